@@ -1,0 +1,576 @@
+//! Arguments of a launch: checked against the kernel's description and packed into its parameter block.
+//!
+//! [`prepare`] is the only way from tensors to a [`PreparedLaunch`]. It binds the named dimensions, compares every
+//! shape, stride, dtype, alignment and size, evaluates `#[requires]` and the grid, and touches no device. A launch
+//! that it returns cannot fail for a reason known before.
+
+use crate::desc::{DimDesc, KernelDesc, ParamDesc, ParamKind, StrideDesc, TensorParam};
+use crate::expr::{Expr, ExprError};
+use crate::{Arch, Elem};
+
+/// Highest rank of a tensor argument.
+pub const MAX_RANK: usize = 6;
+
+/// A tensor in device memory: pointer, byte length, dtype, shape and element strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorArg {
+    /// Device address of element 0.
+    pub ptr: u64,
+    /// Bytes from `ptr` to the end of the memory that the kernel may touch.
+    pub bytes: u64,
+    /// Element type.
+    pub elem: Elem,
+    rank: u8,
+    shape: [u64; MAX_RANK],
+    strides: [u64; MAX_RANK],
+}
+
+impl TensorArg {
+    /// A tensor of any strides (elements). Axes past [`MAX_RANK`] or a stride list of another length give
+    /// [`LaunchError::BadTensor`].
+    pub fn strided(ptr: u64, bytes: u64, elem: Elem, shape: &[u64], strides: &[u64]) -> Result<Self, LaunchError> {
+        if shape.len() > MAX_RANK || shape.len() != strides.len() {
+            return Err(LaunchError::BadTensor { shape: shape.to_vec(), strides: strides.to_vec() });
+        }
+        let mut arg =
+            TensorArg { ptr, bytes, elem, rank: shape.len() as u8, shape: [0; MAX_RANK], strides: [0; MAX_RANK] };
+        arg.shape[..shape.len()].copy_from_slice(shape);
+        arg.strides[..strides.len()].copy_from_slice(strides);
+        Ok(arg)
+    }
+
+    /// A dense row-major tensor.
+    pub fn dense(ptr: u64, bytes: u64, elem: Elem, shape: &[u64]) -> Result<Self, LaunchError> {
+        let mut strides = vec![1u64; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
+        }
+        TensorArg::strided(ptr, bytes, elem, shape, &strides)
+    }
+
+    /// Shape, outermost first.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape[..self.rank as usize]
+    }
+
+    /// Strides in elements, outermost first.
+    pub fn strides(&self) -> &[u64] {
+        &self.strides[..self.rank as usize]
+    }
+
+    /// Bytes from element 0 to the end of the last element; 0 if an axis is empty.
+    pub fn extent_bytes(&self) -> u128 {
+        if self.shape().contains(&0) {
+            return 0;
+        }
+        let last: u128 =
+            self.shape().iter().zip(self.strides()).map(|(&n, &s)| u128::from(n - 1) * u128::from(s)).sum();
+        (last + 1) * u128::from(self.elem.bytes())
+    }
+}
+
+/// A scalar argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ScalarArg {
+    /// `bool`
+    Bool(bool),
+    /// `u32`
+    U32(u32),
+    /// `u64`
+    U64(u64),
+    /// `i32`
+    I32(i32),
+    /// `i64`
+    I64(i64),
+    /// `f32`
+    F32(f32),
+}
+
+impl ScalarArg {
+    /// Its type.
+    pub const fn elem(self) -> Elem {
+        match self {
+            ScalarArg::Bool(_) => Elem::Bool,
+            ScalarArg::U32(_) => Elem::U32,
+            ScalarArg::U64(_) => Elem::U64,
+            ScalarArg::I32(_) => Elem::I32,
+            ScalarArg::I64(_) => Elem::I64,
+            ScalarArg::F32(_) => Elem::F32,
+        }
+    }
+
+    fn int(self) -> Option<i128> {
+        match self {
+            ScalarArg::Bool(v) => Some(v.into()),
+            ScalarArg::U32(v) => Some(v.into()),
+            ScalarArg::U64(v) => Some(v.into()),
+            ScalarArg::I32(v) => Some(v.into()),
+            ScalarArg::I64(v) => Some(v.into()),
+            ScalarArg::F32(_) => None,
+        }
+    }
+
+    fn write(self, out: &mut [u8]) {
+        match self {
+            ScalarArg::Bool(v) => out[0] = v.into(),
+            ScalarArg::U32(v) => out.copy_from_slice(&v.to_le_bytes()),
+            ScalarArg::U64(v) => out.copy_from_slice(&v.to_le_bytes()),
+            ScalarArg::I32(v) => out.copy_from_slice(&v.to_le_bytes()),
+            ScalarArg::I64(v) => out.copy_from_slice(&v.to_le_bytes()),
+            ScalarArg::F32(v) => out.copy_from_slice(&v.to_le_bytes()),
+        }
+    }
+}
+
+/// What the caller gives for one field of a kernel, in the order of [`KernelDesc::fields`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    /// A tensor, or `None` for an absent optional one.
+    Tensor(Option<TensorArg>),
+    /// A scalar.
+    Scalar(ScalarArg),
+}
+
+/// Why a launch was refused. Nothing has been written when one of these is returned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// Shape and strides that do not describe a tensor.
+    #[error(
+        "a tensor needs as many strides as axes and at most {MAX_RANK} axes; given shape {shape:?}, strides {strides:?}"
+    )]
+    BadTensor {
+        /// Given shape.
+        shape: Vec<u64>,
+        /// Given strides.
+        strides: Vec<u64>,
+    },
+    /// The argument list does not match the kernel's fields.
+    #[error("{entry}: field {index} needs {needed}")]
+    BadField {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Position among the fields.
+        index: usize,
+        /// What is needed there.
+        needed: String,
+    },
+    /// A tensor that is not optional was absent.
+    #[error("{entry}: `{param}` is absent; it is not optional")]
+    Absent {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+    },
+    /// Wrong element type.
+    #[error("{entry}: `{param}` holds {given}; {needed} is needed")]
+    WrongElem {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Given type.
+        given: Elem,
+        /// Needed type.
+        needed: Elem,
+    },
+    /// Wrong number of axes.
+    #[error("{entry}: `{param}` has shape {given:?}; {needed} axes are needed: [{axes}]")]
+    WrongRank {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Given shape.
+        given: Vec<u64>,
+        /// Needed rank.
+        needed: usize,
+        /// The axes as written in the kernel.
+        axes: String,
+    },
+    /// A wrong size.
+    #[error("{entry}: axis {axis} of `{param}` has size {given}; {needed} is needed ({why})")]
+    WrongSize {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, outermost first.
+        axis: usize,
+        /// Given size.
+        given: u64,
+        /// Needed size.
+        needed: i128,
+        /// Whence the needed size.
+        why: String,
+    },
+    /// A stride that the compiled text cannot use.
+    #[error("{entry}: axis {axis} of `{param}` has stride {given} elements; {needed} is needed")]
+    WrongStride {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, outermost first.
+        axis: usize,
+        /// Given stride.
+        given: u64,
+        /// Needed stride.
+        needed: u64,
+    },
+    /// The memory behind a tensor is too small for its shape.
+    #[error("{entry}: `{param}` has {given} bytes; its shape {shape:?} with strides {strides:?} needs {needed}")]
+    TooFewBytes {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Given bytes.
+        given: u64,
+        /// Needed bytes.
+        needed: u128,
+        /// Given shape.
+        shape: Vec<u64>,
+        /// Given strides.
+        strides: Vec<u64>,
+    },
+    /// A misaligned base address.
+    #[error("{entry}: `{param}` starts at 0x{given:x}; an address that is a multiple of {needed} is needed")]
+    Misaligned {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Given address.
+        given: u64,
+        /// Needed alignment, bytes.
+        needed: u32,
+    },
+    /// A null pointer with a shape that is not empty.
+    #[error("{entry}: `{param}` is a null pointer, with shape {shape:?}")]
+    NullPointer {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Given shape.
+        shape: Vec<u64>,
+    },
+    /// A condition of `#[requires]` does not hold.
+    #[error("{entry}: needs `{text}`; given {given}")]
+    Requirement {
+        /// Kernel entry.
+        entry: &'static str,
+        /// The condition as written.
+        text: &'static str,
+        /// The values of its names.
+        given: String,
+    },
+    /// A size past the range of the kernel's 32-bit dimensions, or a grid past the device's limit.
+    #[error("{entry}: {what} is {given}; at most {needed} is possible")]
+    TooLarge {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Which size.
+        what: String,
+        /// Given size.
+        given: i128,
+        /// Largest size.
+        needed: i128,
+    },
+    /// An expression of the kernel has no value for these arguments.
+    #[error("{entry}: {source}")]
+    Expr {
+        /// Kernel entry.
+        entry: &'static str,
+        /// The cause.
+        #[source]
+        source: ExprError,
+    },
+    /// The kernel's text does not run on this device.
+    #[error("{entry} is written for {needed}; the device has compute capability {}.{}", given.0, given.1)]
+    WrongDevice {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Compute capability of the device.
+        given: (u8, u8),
+        /// Target of the text.
+        needed: Arch,
+    },
+}
+
+/// A launch that passed every check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparedLaunch {
+    /// The kernel.
+    pub desc: &'static KernelDesc,
+    /// CTAs in x, y, z. A zero means that there is nothing to do.
+    pub grid: [u32; 3],
+    /// The parameter block.
+    pub params: Vec<u8>,
+    /// Launch with programmatic dependent launch.
+    pub pdl: bool,
+}
+
+impl PreparedLaunch {
+    /// True if the grid is empty, so that nothing is launched.
+    pub fn is_empty(&self) -> bool {
+        self.grid.contains(&0)
+    }
+}
+
+struct Binding {
+    name: &'static str,
+    value: i128,
+    /// The parameter that gave the value.
+    from: &'static str,
+}
+
+/// Checks the arguments of one launch and packs them. `args` follow [`KernelDesc::fields`]; `pdl` asks for programmatic
+/// dependent launch, which is used only if the kernel waits for its predecessor.
+pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<PreparedLaunch, LaunchError> {
+    let entry = desc.entry;
+    let fields: Vec<(usize, &'static ParamDesc)> = desc
+        .params
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| matches!(p.kind, ParamKind::Tensor(_) | ParamKind::Scalar(_)))
+        .collect();
+    if fields.len() != args.len() {
+        let needed = format!("{} arguments in all, given {}", fields.len(), args.len());
+        return Err(LaunchError::BadField { entry, index: args.len().min(fields.len()), needed });
+    }
+    let mut names: Vec<Binding> = Vec::new();
+    let mut tensors: Vec<Option<&TensorArg>> = vec![None; desc.params.len()];
+    for (index, ((at, param), arg)) in fields.iter().zip(args).enumerate() {
+        match (&param.kind, arg) {
+            (ParamKind::Scalar(elem), Arg::Scalar(value)) if value.elem() == *elem => {
+                if let Some(value) = value.int() {
+                    names.push(Binding { name: param.name, value, from: param.name });
+                }
+            }
+            (ParamKind::Tensor(kind), Arg::Tensor(Some(tensor))) => {
+                check_tensor(entry, param.name, kind, tensor)?;
+                tensors[*at] = Some(tensor);
+            }
+            (ParamKind::Tensor(kind), Arg::Tensor(None)) if kind.optional => {}
+            (ParamKind::Tensor(_), Arg::Tensor(None)) => return Err(LaunchError::Absent { entry, param: param.name }),
+            (ParamKind::Scalar(elem), _) => {
+                return Err(LaunchError::BadField {
+                    entry,
+                    index,
+                    needed: format!("the scalar `{}`: {elem}", param.name),
+                });
+            }
+            _ => return Err(LaunchError::BadField { entry, index, needed: format!("the tensor `{}`", param.name) }),
+        }
+    }
+    bind_dims(desc, &tensors, &mut names)?;
+    check_shapes(desc, &tensors, &names)?;
+    let lookup = |name: &str| names.iter().find(|b| b.name == name).map(|b| b.value);
+    for requirement in desc.requires {
+        let holds = requirement.expr.eval(&lookup).map_err(|source| LaunchError::Expr { entry, source })?;
+        if holds == 0 {
+            return Err(LaunchError::Requirement {
+                entry,
+                text: requirement.text,
+                given: given(&requirement.expr, &lookup),
+            });
+        }
+    }
+    let mut grid = [0u32; 3];
+    for (axis, (size, expr)) in grid.iter_mut().zip(&desc.grid).enumerate() {
+        let value = expr.eval(&lookup).map_err(|source| LaunchError::Expr { entry, source })?;
+        let limit = if axis == 0 { i128::from(i32::MAX) } else { 65_535 };
+        if !(0..=limit).contains(&value) {
+            return Err(LaunchError::TooLarge {
+                entry,
+                what: format!("grid axis {axis}, `{expr}`,"),
+                given: value,
+                needed: limit,
+            });
+        }
+        *size = value as u32;
+    }
+    let params = pack(desc, &fields, args, &tensors, &lookup);
+    Ok(PreparedLaunch { desc, grid, params, pdl: pdl && desc.pdl })
+}
+
+/// Dtype, rank, const strides, alignment and byte length of one tensor.
+fn check_tensor(
+    entry: &'static str,
+    param: &'static str,
+    kind: &TensorParam,
+    tensor: &TensorArg,
+) -> Result<(), LaunchError> {
+    if tensor.elem != kind.elem {
+        return Err(LaunchError::WrongElem { entry, param, given: tensor.elem, needed: kind.elem });
+    }
+    if tensor.shape().len() != kind.dims.len() {
+        let axes = kind.dims.iter().map(|d| d.size.to_string()).collect::<Vec<_>>().join(", ");
+        let given = tensor.shape().to_vec();
+        return Err(LaunchError::WrongRank { entry, param, given, needed: kind.dims.len(), axes });
+    }
+    let empty = tensor.shape().contains(&0);
+    for (axis, dim) in kind.dims.iter().enumerate() {
+        let given = tensor.strides()[axis];
+        match dim.stride {
+            // An axis of size 1 is never stepped along.
+            StrideDesc::Const(needed) if given != needed && tensor.shape()[axis] > 1 && !empty => {
+                return Err(LaunchError::WrongStride { entry, param, axis, given, needed });
+            }
+            _ => {}
+        }
+    }
+    if empty {
+        return Ok(());
+    }
+    if tensor.ptr == 0 {
+        return Err(LaunchError::NullPointer { entry, param, shape: tensor.shape().to_vec() });
+    }
+    if !tensor.ptr.is_multiple_of(u64::from(kind.align.max(1))) {
+        return Err(LaunchError::Misaligned { entry, param, given: tensor.ptr, needed: kind.align });
+    }
+    let needed = tensor.extent_bytes();
+    if needed > u128::from(tensor.bytes) {
+        return Err(LaunchError::TooFewBytes {
+            entry,
+            param,
+            given: tensor.bytes,
+            needed,
+            shape: tensor.shape().to_vec(),
+            strides: tensor.strides().to_vec(),
+        });
+    }
+    Ok(())
+}
+
+fn dims_of(desc: &'static KernelDesc, at: usize) -> &'static [DimDesc] {
+    match &desc.params[at].kind {
+        ParamKind::Tensor(kind) => kind.dims,
+        _ => &[],
+    }
+}
+
+/// Gives every bare dimension name the size of the first tensor that has it; later ones must agree.
+fn bind_dims(
+    desc: &'static KernelDesc,
+    tensors: &[Option<&TensorArg>],
+    names: &mut Vec<Binding>,
+) -> Result<(), LaunchError> {
+    for (at, tensor) in tensors.iter().enumerate() {
+        let Some(tensor) = tensor else { continue };
+        for (axis, dim) in dims_of(desc, at).iter().enumerate() {
+            let Expr::Name(name) = dim.size else { continue };
+            if names.iter().any(|b| b.name == name) {
+                continue;
+            }
+            let size = tensor.shape()[axis];
+            let what = || format!("axis {axis} of `{}`", desc.params[at].name);
+            let limit = u64::from(u32::MAX);
+            if size > limit {
+                return Err(LaunchError::TooLarge {
+                    entry: desc.entry,
+                    what: what(),
+                    given: size.into(),
+                    needed: limit.into(),
+                });
+            }
+            names.push(Binding { name, value: size.into(), from: desc.params[at].name });
+        }
+    }
+    // Names that only absent tensors carry.
+    for param in desc.params.iter().filter(|p| matches!(p.kind, ParamKind::Dim)) {
+        if !names.iter().any(|b| b.name == param.name) {
+            names.push(Binding { name: param.name, value: 0, from: param.name });
+        }
+    }
+    // Strides by name, for `#[requires]`.
+    for param in desc.params {
+        if let ParamKind::Stride { tensor, axis } = param.kind {
+            let value = stride_value(tensors, tensor, axis);
+            names.push(Binding { name: param.name, value: value.into(), from: desc.params[tensor as usize].name });
+        }
+    }
+    Ok(())
+}
+
+/// The stride passed to the kernel: 0 for an absent tensor and for an axis that is never stepped along.
+fn stride_value(tensors: &[Option<&TensorArg>], tensor: u32, axis: u32) -> u64 {
+    match tensors[tensor as usize] {
+        Some(t) if t.shape()[axis as usize] > 1 => t.strides()[axis as usize],
+        _ => 0,
+    }
+}
+
+fn check_shapes(
+    desc: &'static KernelDesc,
+    tensors: &[Option<&TensorArg>],
+    names: &[Binding],
+) -> Result<(), LaunchError> {
+    let entry = desc.entry;
+    let lookup = |name: &str| names.iter().find(|b| b.name == name).map(|b| b.value);
+    for (at, tensor) in tensors.iter().enumerate() {
+        let Some(tensor) = tensor else { continue };
+        for (axis, dim) in dims_of(desc, at).iter().enumerate() {
+            let needed = dim.size.eval(&lookup).map_err(|source| LaunchError::Expr { entry, source })?;
+            let given = tensor.shape()[axis];
+            if i128::from(given) != needed {
+                let why = match dim.size {
+                    Expr::Int(_) => "fixed by the kernel".to_string(),
+                    Expr::Name(name) => {
+                        let from = names.iter().find(|b| b.name == name).map_or("", |b| b.from);
+                        format!("`{name}`, as in `{from}`")
+                    }
+                    other => format!("`{other}`, {}", self::given(&other, &lookup)),
+                };
+                return Err(LaunchError::WrongSize { entry, param: desc.params[at].name, axis, given, needed, why });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn given(expr: &Expr, lookup: &dyn Fn(&str) -> Option<i128>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    expr.names(&mut |name| {
+        let part = format!("{name} = {}", lookup(name).unwrap_or_default());
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    });
+    parts.join(", ")
+}
+
+fn pack(
+    desc: &'static KernelDesc,
+    fields: &[(usize, &'static ParamDesc)],
+    args: &[Arg],
+    tensors: &[Option<&TensorArg>],
+    lookup: &dyn Fn(&str) -> Option<i128>,
+) -> Vec<u8> {
+    let mut block = vec![0u8; desc.param_bytes as usize];
+    let mut put = |param: &ParamDesc, bytes: &[u8]| {
+        let start = param.offset as usize;
+        block[start..start + param.bytes as usize].copy_from_slice(&bytes[..param.bytes as usize]);
+    };
+    for ((at, param), arg) in fields.iter().zip(args) {
+        match arg {
+            Arg::Tensor(_) => put(param, &tensors[*at].map_or(0, |t| t.ptr).to_le_bytes()),
+            Arg::Scalar(value) => {
+                let mut bytes = [0u8; 8];
+                value.write(&mut bytes[..param.bytes as usize]);
+                put(param, &bytes);
+            }
+        }
+    }
+    for param in desc.params {
+        match param.kind {
+            ParamKind::Dim => put(param, &(lookup(param.name).unwrap_or_default() as u32).to_le_bytes()),
+            ParamKind::Stride { tensor, axis } => put(param, &stride_value(tensors, tensor, axis).to_le_bytes()),
+            ParamKind::Tensor(_) | ParamKind::Scalar(_) => {}
+        }
+    }
+    block
+}
