@@ -12,11 +12,14 @@
 //! | question | module |
 //! | --- | --- |
 //! | what is a gate, a norm, a convolution | [`gate`], [`norm`], [`conv`] |
-//! | what does the recurrence give | [`delta_rule`] |
+//! | what does the recurrence give | [`delta_rule`], [`forward`] |
+//! | what is a compact record, and what does its commit give | [`records`] |
+//! | what does the chunked form give | [`chunk`], [`delta_h`] |
 //! | what does the operator `conv_verify` give | [`conv_verify`] |
 //! | what would a right fp32/bf16 kernel give | [`emulate`] |
 //! | how far may a kernel be off | [`budget`] |
 //! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`] |
+//! | does the model agree with third-party references | [`replay`] |
 //!
 //! Every operator runs in one of the modes of [`Mode`].
 //!
@@ -24,14 +27,19 @@
 //! grouped values (HV > H) value head `hv` uses query/key head `hv / (HV / H)`.
 
 pub mod budget;
+pub mod chunk;
 pub mod conv;
 pub mod conv_verify;
+pub mod delta_h;
 pub mod delta_rule;
 pub mod emulate;
 pub mod floats;
+pub mod forward;
 pub mod gate;
 pub mod layout;
 pub mod norm;
+pub mod records;
+pub mod replay;
 pub mod rng;
 pub mod round;
 

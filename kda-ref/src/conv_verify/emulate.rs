@@ -29,7 +29,7 @@ pub(super) fn value_head(
         // Activations are bf16 values here, so the conversion is exact.
         let head = |index: usize| -> [f32; HEAD] { std::array::from_fn(|c| channels[index * HEAD + c] as f32) };
         let (mut q, mut k, v) = (head(key_head), head(d.h + key_head), head(2 * d.h + value_head));
-        scalar::l2_normalise(&mut q, p.scale);
+        scalar::l2_normalise(&mut q, p.scale as f32);
         scalar::l2_normalise(&mut k, 1.0);
         let row = (n * d.t + t) * d.hv + value_head;
         let log_decay = std::array::from_fn(|c| {

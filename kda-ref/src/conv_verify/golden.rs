@@ -33,7 +33,7 @@ pub(super) fn value_head(
         let channels = &activations[t * d.channels()..(t + 1) * d.channels()];
         let head = |index: usize| &channels[index * HEAD..(index + 1) * HEAD];
         let (mut q, mut k) = (head(key_head).to_vec(), head(d.h + key_head).to_vec());
-        l2_normalise(&mut q, f64::from(p.scale));
+        l2_normalise(&mut q, p.scale);
         l2_normalise(&mut k, 1.0);
         let row = (n * d.t + t) * d.hv + value_head;
         for (c, g) in log_decay.iter_mut().enumerate() {

@@ -154,10 +154,10 @@ pub struct Problem<'a> {
     pub a_log: Option<&'a [f32]>,
     /// `[HV, K]`.
     pub dt_bias: &'a [f32],
-    /// Multiplies the normalised query.
-    pub scale: f32,
-    /// Present: bounded gate. Absent: softplus gate.
-    pub lower_bound: Option<f32>,
+    /// Multiplies the normalised query. A kernel takes fp32: give its value, widened, as the reference of a kernel.
+    pub scale: f64,
+    /// Present: bounded gate. Absent: softplus gate. As for `scale`.
+    pub lower_bound: Option<f64>,
     /// An index i is live when `null < i < length`.
     pub null: i32,
     /// Write the newest three inputs back to the history after all reads.
@@ -206,7 +206,7 @@ impl Problem<'_> {
 
     /// The gate of this call.
     pub fn gate(&self) -> Gate {
-        Gate::from_lower_bound(self.lower_bound.map(f64::from))
+        Gate::from_lower_bound(self.lower_bound)
     }
 
     /// `A_log` of a value head, 0 when absent.

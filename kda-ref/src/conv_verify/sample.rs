@@ -23,7 +23,7 @@ pub struct Switches {
     /// Pool and windows `[3, D]` instead of `[D, 3]`.
     pub channels_innermost: bool,
     /// `None`: softplus gate.
-    pub lower_bound: Option<f32>,
+    pub lower_bound: Option<f64>,
     /// Whether `A_log` is given.
     pub a_log: bool,
     /// The null index.
@@ -214,7 +214,7 @@ impl Sample {
             b: &self.b,
             a_log: self.a_log.as_deref(),
             dt_bias: &self.dt_bias,
-            scale: (HEAD as f32).sqrt().recip(),
+            scale: f64::from((HEAD as f32).sqrt().recip()),
             lower_bound: s.lower_bound,
             null: s.null,
             roll: s.roll,

@@ -6,7 +6,9 @@
 //! Choices that a contract leaves open follow common practice on a GPU: exp(x) is `exp2(fp32(x * log2 e))` with the
 //! product rounded, division and square root round correctly, and updates are fused multiply-adds.
 
+pub mod delta_h;
 pub mod delta_rule;
 pub mod lanes;
 pub mod scalar;
+pub mod tc_verify;
 pub mod tree;
