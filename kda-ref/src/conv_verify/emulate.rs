@@ -20,8 +20,9 @@ pub(super) fn value_head(
     let key_head = d.key_head(value_head);
     let (gate, a_log) = (p.gate(), p.a_log(value_head));
     let base = slot * p.state_slot_stride + value_head * HEAD * HEAD;
-    let mut state: Vec<f32> =
-        (0..HEAD * HEAD).map(|i| p.state[base + StateOrder::VFirst.offset(i / HEAD, i % HEAD, HEAD, HEAD)]).collect();
+    let mut state: Vec<f32> = (0..HEAD * HEAD)
+        .map(|i| p.state.get_f32(base + StateOrder::VFirst.offset(i / HEAD, i % HEAD, HEAD, HEAD)))
+        .collect();
     let (mut u, mut o) = ([0.0f32; HEAD], [0.0f32; HEAD]);
     let mut wide = vec![0.0; HEAD * HEAD];
     for t in 0..d.t {

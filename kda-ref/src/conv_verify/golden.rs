@@ -27,7 +27,7 @@ pub(super) fn value_head(
     let key_head = d.key_head(value_head);
     let (gate, a_log) = (p.gate(), f64::from(p.a_log(value_head)));
     let base = slot * p.state_slot_stride + value_head * HEAD * HEAD;
-    let mut state = StateOrder::VFirst.load(HEAD, HEAD, |i| f64::from(p.state[base + i]));
+    let mut state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
     let (mut u, mut o, mut log_decay) = ([0.0; HEAD], [0.0; HEAD], [0.0; HEAD]);
     for t in 0..d.t {
         let channels = &activations[t * d.channels()..(t + 1) * d.channels()];

@@ -130,8 +130,9 @@ pub struct Problem<'a> {
     pub conv_layout: ConvLayout,
     /// Line of each row in `conv_state`, `[N]`.
     pub conv_slots: &'a [i32],
-    /// Pool of states; a slot is `[HV, V, K]` without gaps, K innermost.
-    pub state: &'a [f32],
+    /// Pool of states; a slot is `[HV, V, K]` without gaps, K innermost. The operator's pool is fp32; float64 is taken so
+    /// that exact runs can be chained.
+    pub state: Floats<'a>,
     /// Number of slots: the length that liveness is tested against.
     pub state_len: usize,
     /// Distance between slots.

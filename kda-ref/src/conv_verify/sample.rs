@@ -3,7 +3,7 @@
 use super::problem::{ConvLayout, Dims, Outputs, Problem, SnapshotRule, WindowLayout};
 use super::{HEAD, HISTORY};
 use crate::conv::WIDTH;
-use crate::floats::FloatVec;
+use crate::floats::{FloatVec, Floats};
 use crate::rng::Rng;
 use half::bf16;
 
@@ -36,6 +36,8 @@ pub struct Switches {
     pub padding: usize,
     /// Whether rows may be padding rows or have a null snapshot row.
     pub nulls: bool,
+    /// Standard deviation of projections and histories. At 0.02 the norm's epsilon weighs as much as the squares.
+    pub input_sigma: f64,
 }
 
 impl Switches {
@@ -55,6 +57,7 @@ impl Switches {
             rule: SnapshotRule::ByIndex,
             padding: 0,
             nulls: false,
+            input_sigma: 1.0,
         }
     }
 
@@ -76,6 +79,7 @@ impl Switches {
             rule: if rng.coin() { SnapshotRule::ByIndex } else { SnapshotRule::ByBatch },
             padding: 8 * rng.below(3),
             nulls: rng.coin(),
+            input_sigma: rng.choose(&[1.0, 1.0, 0.02]),
         }
     }
 }
@@ -161,9 +165,9 @@ impl Sample {
         conv_layout.line += switches.padding;
         let pool = lines * conv_layout.line;
         let conv_state = if switches.bf16_pool {
-            FloatVec::Bf16(rng.normals_bf16(pool, 1.0))
+            FloatVec::Bf16(rng.normals_bf16(pool, switches.input_sigma))
         } else {
-            FloatVec::F32(rng.normals_f32(pool, 1.0))
+            FloatVec::F32(rng.normals_f32(pool, switches.input_sigma))
         };
         let conv_weight = if switches.bf16_taps {
             FloatVec::Bf16(rng.normals_bf16(channels * WIDTH, 0.4))
@@ -172,7 +176,7 @@ impl Sample {
         };
         Sample {
             switches,
-            x: rng.normals_bf16(tokens * (channels + switches.padding), 1.0),
+            x: rng.normals_bf16(tokens * (channels + switches.padding), switches.input_sigma),
             conv_weight,
             conv_bias: switches.bias.then(|| rng.normals_f32(channels, 0.2)),
             conv_state,
@@ -202,7 +206,7 @@ impl Sample {
             conv_state: self.conv_state.view(),
             conv_layout: self.conv_layout,
             conv_slots: &self.conv_slots,
-            state: &self.state,
+            state: Floats::F32(&self.state),
             state_len: self.state_len,
             state_slot_stride: d.state_len() + s.padding,
             state_slots: &self.state_slots,

@@ -133,7 +133,7 @@ pub(super) fn conv(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
         conv_state: Floats::Bf16(&history),
         conv_layout: ConvLayout::window_innermost(n, channels),
         conv_slots: &identity,
-        state: &state,
+        state: Floats::F32(&state),
         state_len: n,
         state_slot_stride: d.state_len(),
         state_slots: &identity,
