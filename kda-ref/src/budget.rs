@@ -43,17 +43,14 @@ impl ErrorMeasure {
         let (mut norm, mut error) = (0.0, 0.0);
         let (mut largest, mut largest_error) = (0.0f64, 0.0f64);
         for (&r, &m) in reference.iter().zip(measured) {
-            let difference = if r == m { 0.0 } else { (r - m).abs() };
+            let difference = (r - m).abs();
             norm += r * r;
             error += difference * difference;
-            largest = if r.abs() > largest { r.abs() } else { largest };
-            // A NaN must win and stay.
-            largest_error = if difference > largest_error || difference.is_nan() { difference } else { largest_error };
-            if largest_error.is_nan() {
-                return ErrorMeasure { rms: f64::NAN, max: f64::NAN };
-            }
+            // `max` drops NaN; the sums keep it.
+            largest = largest.max(r.abs());
+            largest_error = largest_error.max(difference);
         }
-        if !norm.is_finite() {
+        if error.is_nan() || !norm.is_finite() {
             return ErrorMeasure { rms: f64::NAN, max: f64::NAN };
         }
         let ratio = |error: f64, norm: f64| if error == 0.0 { 0.0 } else { error / norm };
@@ -133,6 +130,15 @@ impl Budget {
         Budget {
             storage: ErrorMeasure::between(reference, &rounded),
             arithmetic: measures.fold(zero, ErrorMeasure::larger),
+        }
+    }
+
+    /// The budget of results that the right version gives as stored, so that no part before the rounding is known: twice
+    /// its error (and four times its largest error). For operators whose rounding points feed back into the result.
+    pub fn of_stored(reference: &[f64], right_version: &[f64]) -> Self {
+        Budget {
+            storage: ErrorMeasure { rms: 0.0, max: 0.0 },
+            arithmetic: ErrorMeasure::between(reference, right_version),
         }
     }
 

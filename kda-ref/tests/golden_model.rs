@@ -227,10 +227,11 @@ fn delta_h_emulation_costs_what_the_contract_says() {
             relative_error(&exact.final_state, &got.final_state),
         ];
         assert!(errors[0] > 1e-3 && errors[0] < 2.5e-3, "seed 35, {name} h: {errors:?}");
-        assert!(errors[1] < 2.5e-3 && errors[2] < 1.5e-3, "seed 35, {name} v_new, final state: {errors:?}");
+        assert!(errors[1] < 1e-3 && errors[2] < 5e-4, "seed 35, {name} v_new, final state: {errors:?}");
     }
     // Same rounding points, other arithmetic between them: far nearer to each other than to the exact values.
-    assert!(relative_error(&contract.final_state, &emulated.final_state) < 1e-4, "seed 35");
+    let apart = relative_error(&contract.final_state, &emulated.final_state);
+    assert!(apart < 2e-5, "seed 35: {apart}");
     // The empty sequence is the fourth.
     let size = 2 * 128 * 128;
     for outputs in [&exact, &contract, &emulated] {

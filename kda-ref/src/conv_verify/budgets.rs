@@ -7,7 +7,7 @@
 //! The contract's fixed acceptance bounds ([`OUT_BOUND`], [`STATE_BOUND`]) hold for typical inputs; budgets are tighter
 //! there, and they stay right for inputs that are not typical.
 
-use super::problem::{Outputs, Problem};
+use super::problem::{Outputs, Problem, SnapshotRule};
 use super::validate::Refusal;
 use super::{HEAD, run};
 use crate::Mode;
@@ -71,8 +71,8 @@ pub fn reference(problem: &Problem<'_>) -> Result<Checked, Refusal> {
         let out = n * d.t * width..(n + 1) * d.t * width;
         let target = problem.snapshot_targets(n).map(|(row, _)| row);
         let states_begin = target.unwrap_or(0) * problem.t_alloc * d.state_len();
-        let states_end = if target.is_some() { states_begin + d.t * d.state_len() } else { states_begin };
-        let states = states_begin..states_end;
+        let length = if target.is_some() { d.t * d.state_len() } else { 0 };
+        let states = n * d.t * d.state_len()..n * d.t * d.state_len() + length;
         let versions = [&other_ties, &emulated];
         let out_versions = versions.map(|v| &v.out[out.clone()]);
         let state_versions = versions.map(|v| &v.states[states.clone()]);
@@ -93,14 +93,13 @@ struct Values {
     states: Vec<f64>,
 }
 
-/// Outputs without padding and states in the caller's layout. Windows and rolls are exact copies and left out.
+/// Outputs `[N, T, HV*V]` and states `[N, T, HV, V, K]`. Windows and rolls are exact copies and left out.
 fn values(problem: &Problem<'_>, mode: Mode) -> Result<Values, Refusal> {
-    let problem = Problem { roll: false, ..*problem };
     let (d, width) = (problem.dims, problem.dims.hv * HEAD);
-    let mut out = vec![f64::NAN; d.n * d.t * width];
-    let mut out_bf16 = vec![bf16::NAN; out.len()];
-    let rows = problem.snapshot_len.max(d.n);
-    let mut states = vec![f64::NAN; rows * problem.t_alloc * d.state_len()];
+    let problem = Problem { roll: false, snapshot_rule: SnapshotRule::ByBatch, t_alloc: problem.t_alloc.min(d.t), ..*problem };
+    let mut out = vec![0.0; d.n * d.t * width];
+    let mut out_bf16 = vec![bf16::ZERO; out.len()];
+    let mut states = vec![0.0; d.n * d.t * d.state_len()];
     let mut outputs = Outputs {
         out: &mut out,
         out_bf16: &mut out_bf16,
@@ -115,6 +114,9 @@ fn values(problem: &Problem<'_>, mode: Mode) -> Result<Values, Refusal> {
 
 impl Checked {
     /// Judges a kernel's output: rows `n*T + t`, `row_stride` elements apart.
+    ///
+    /// # Panics
+    /// If `out` is shorter than that.
     pub fn judge_out(&self, out: &[bf16], row_stride: usize) -> Vec<RowJudgement> {
         let judge = |row: &RowReference| {
             let tokens = (0..self.tokens).map(|t| (row.n * self.tokens + t) * row_stride);
@@ -126,6 +128,9 @@ impl Checked {
     }
 
     /// Judges a kernel's states `[rows, T_alloc, HV, V, K]`. Rows without snapshots are left out.
+    ///
+    /// # Panics
+    /// If `states` is shorter than that.
     pub fn judge_states(&self, states: &[f32]) -> Vec<RowJudgement> {
         let judge = |row: &RowReference| {
             let block = &states[row.states_begin..row.states_begin + row.states.len()];
