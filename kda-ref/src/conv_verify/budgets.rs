@@ -96,7 +96,8 @@ struct Values {
 /// Outputs `[N, T, HV*V]` and states `[N, T, HV, V, K]`. Windows and rolls are exact copies and left out.
 fn values(problem: &Problem<'_>, mode: Mode) -> Result<Values, Refusal> {
     let (d, width) = (problem.dims, problem.dims.hv * HEAD);
-    let problem = Problem { roll: false, snapshot_rule: SnapshotRule::ByBatch, t_alloc: problem.t_alloc.min(d.t), ..*problem };
+    let problem =
+        Problem { roll: false, snapshot_rule: SnapshotRule::ByBatch, t_alloc: problem.t_alloc.min(d.t), ..*problem };
     let mut out = vec![0.0; d.n * d.t * width];
     let mut out_bf16 = vec![bf16::ZERO; out.len()];
     let mut states = vec![0.0; d.n * d.t * d.state_len()];
