@@ -29,10 +29,15 @@ impl Specialiser<'_> {
             [library, name] => (Some(library.clone()), name.clone()),
             _ => (None, names.join("::")),
         };
-        if let Some(device) = self.family.device(library.as_deref(), &name).cloned() {
+        if let Some(device) = self.device(library.as_deref(), &name) {
             return self.inline(&device, &generics, &args, span);
         }
         self.builtin(&names, &generics, &args, span)
+    }
+
+    fn device(&self, library: Option<&str>, name: &str) -> Option<DeviceFn> {
+        let same = |d: &&DeviceFn| d.name == name && d.library.as_ref().map(ToString::to_string).as_deref() == library;
+        self.family.devices.iter().find(same).cloned()
     }
 
     fn inline(&mut self, device: &DeviceFn, generics: &[GenericArgument], args: &[&Expr], span: Span) -> Result<Value> {

@@ -6,7 +6,7 @@ use super::value::{Scalar, Value};
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Uniform};
-use crate::syntax::ParamType;
+use crate::syntax::{Family, ParamType};
 use kda_core::Elem;
 use kda_ptx::operand::Special;
 use proc_macro2::Span;
@@ -71,7 +71,7 @@ impl Specialiser<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Value> {
         let span = expr.span();
         match expr {
-            Expr::Lit(lit) => consteval::literal(&lit.lit).map(Value::from_const),
+            Expr::Lit(_) => consteval::eval(expr, &consteval::Scope::new()).map(Value::from_const),
             Expr::Paren(inner) => self.expr(&inner.expr),
             Expr::Group(inner) => self.expr(&inner.expr),
             Expr::Path(path) => self.path(path),
@@ -193,7 +193,8 @@ impl Specialiser<'_> {
         if let Some(value) = self.frame().generics.get(&text) {
             return Ok(Value::from_const(value.clone()));
         }
-        if let Some(value) = self.family_const(&text)? {
+        let library = self.frame().library.clone();
+        if let Some(value) = self.const_item(library, &text)? {
             return Ok(value);
         }
         let in_kernel = self.frames.len() == 1;
@@ -225,6 +226,11 @@ impl Specialiser<'_> {
     /// `bf16::ZERO`, `f32::INFINITY`, `u32::MAX`.
     fn long_path(&mut self, path: &syn::Path, span: Span) -> Result<Value> {
         let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        if let [library, name] = names.as_slice()
+            && let Some(value) = self.const_item(Some(library.clone()), name)?
+        {
+            return Ok(value);
+        }
         if let [ty, name] = names.as_slice()
             && let Some(elem) = self.elem_name(ty)
         {
@@ -263,10 +269,9 @@ impl Specialiser<'_> {
             .ok_or_else(|| Diagnostic::new(156, ty.span(), "an element type is needed: f32, bf16, u32, …"))
     }
 
-    /// A `const` item of the module or of the library in which this function stands.
-    fn family_const(&mut self, name: &str) -> Result<Option<Value>> {
-        let library = self.frame().library.clone();
-        let Some(item) = self.family.constant(library.as_deref(), name).cloned() else { return Ok(None) };
+    /// A `const` item of the library, or of the kernel module.
+    fn const_item(&mut self, library: Option<String>, name: &str) -> Result<Option<Value>> {
+        let Some(item) = constant(self.family, library.as_deref(), name).cloned() else { return Ok(None) };
         if self.calls.iter().any(|c| c == name) {
             return Err(Diagnostic::new(165, item.ident.span(), format!("`{name}` refers to itself")));
         }
@@ -409,6 +414,15 @@ impl Specialiser<'_> {
         self.builder.push(Node::Return(place));
         Ok(Value::Unit)
     }
+}
+
+/// A `const` item of the kernel module, or of a library.
+fn constant<'a>(family: &'a Family, library: Option<&str>, name: &str) -> Option<&'a syn::ItemConst> {
+    let items = match library {
+        None => &family.consts,
+        Some(library) => &family.libraries.iter().find(|l| l.name == library)?.consts,
+    };
+    items.iter().find(|item| item.ident == name)
 }
 
 /// The element type that a type names, if it names one.

@@ -161,7 +161,7 @@ impl Specialiser<'_> {
                     })
                 };
                 if let Some(s) = scalar {
-                    let wide = self.widen(s);
+                    let wide = self.in_64_bits(s);
                     let term = self.product(wide.into(), stride_bytes.into());
                     view.terms.push(term);
                 }
@@ -188,7 +188,7 @@ impl Specialiser<'_> {
     }
 
     /// The integer in 64 bits.
-    fn widen(&mut self, s: Scalar) -> Reg {
+    fn in_64_bits(&mut self, s: Scalar) -> Reg {
         if s.elem.bytes() == 8 {
             return s.reg;
         }
@@ -202,11 +202,11 @@ impl Specialiser<'_> {
     /// `index * bytes` in 64 bits.
     fn scaled(&mut self, s: Scalar, bytes: u64) -> Reg {
         if s.elem.bytes() == 8 || bytes > u64::from(u32::MAX) / 2 {
-            let wide = self.widen(s);
+            let wide = self.in_64_bits(s);
             return self.product(wide.into(), Src::Imm(bytes as i64));
         }
         if bytes == 1 {
-            return self.widen(s);
+            return self.in_64_bits(s);
         }
         let ty = if s.elem.is_signed() { Type::S32 } else { Type::U32 };
         self.builder.pure(Class::B64, |dst| {

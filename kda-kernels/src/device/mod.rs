@@ -1,0 +1,3 @@
+//! Device libraries: functions that several kernel families share.
+
+pub mod math;
