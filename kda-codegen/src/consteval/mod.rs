@@ -19,6 +19,8 @@ mod ops;
 mod tests;
 
 pub use eval::eval;
+pub(crate) use eval::{condition, integer};
+pub(crate) use items::as_elem;
 pub use items::{arch_number, coerce, const_items};
 pub use ops::{binary, call, cast, fit, unary};
 

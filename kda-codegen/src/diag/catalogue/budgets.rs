@@ -25,8 +25,9 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry(
         505,
-        "registers of all roles",
-        "The roles of a block together hold more than the 65,536 registers of a multiprocessor.",
-        "Lower `regs` of the roles that compute least.",
+        "registers of a block",
+        "The roles of a block, or its threads at `max_registers`, hold more than the 65,536 registers of a multiprocessor, \
+         taken as often as `min_blocks_per_sm` says.",
+        "Lower `regs` of the roles that compute least, `max_registers` or `min_blocks_per_sm`.",
     ),
 ];
