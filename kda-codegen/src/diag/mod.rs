@@ -103,6 +103,12 @@ impl Diagnostic {
     }
 }
 
+impl From<Box<Diagnostic>> for Diagnostic {
+    fn from(boxed: Box<Diagnostic>) -> Diagnostic {
+        *boxed
+    }
+}
+
 /// `KDA0105 at 3:8: message`, for tests and logs.
 impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -131,8 +137,8 @@ impl Errors {
     }
 
     /// Adds one.
-    pub fn push(&mut self, error: Box<Diagnostic>) {
-        self.0.push(*error);
+    pub fn push(&mut self, error: impl Into<Diagnostic>) {
+        self.0.push(error.into());
     }
 
     /// Adds several.

@@ -6,6 +6,7 @@ use crate::consteval::{self, Const, Names, Scope};
 use crate::diag::{Diagnostic, Errors, Result, Results};
 use crate::syntax::{self, Kernel, ParamType, Stable, text};
 use kda_core::{Arch, Elem};
+use std::collections::btree_map::Entry;
 use syn::{Expr, Ident};
 
 /// Parameters in ABI order, without offsets, and the names that the launcher knows.
@@ -93,8 +94,9 @@ fn named_axes(kernel: &Kernel, consts: &Scope<'_>, names: &mut LaunchNames, erro
             if let Some(role) = kernel.roles.iter().find(|role| role.name == *name) {
                 let error = Diagnostic::at(113, name, format!("`{name}` is defined twice: an axis and a role"));
                 errors.push(error.note(role.name.span(), "the role"));
-            } else if !names.contains_key(&name.to_string()) {
-                names.insert(name.to_string(), Name::Value(Kind::Int));
+            }
+            if let Entry::Vacant(entry) = names.entry(name.to_string()) {
+                entry.insert(Name::Value(Kind::Int));
                 axes.push(name.to_string());
             }
         }

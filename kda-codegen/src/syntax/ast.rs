@@ -182,7 +182,7 @@ pub enum Stable {
     /// Stable.
     Yes,
     /// Stable in the variants for which the constant expression holds.
-    If(syn::Expr),
+    If(Box<syn::Expr>),
 }
 
 /// One axis of `#[dims(…)]`: `size`, or `size:stride`.

@@ -1,6 +1,6 @@
 //! Kernels: `#[kernel]`, `#[requires]` and the signature.
 
-use super::ast::{Kernel, Variants};
+use super::ast::Kernel;
 use super::{attrs, function, params, roles, variants};
 use crate::diag::{Diagnostic, Errors, Results};
 use syn::punctuated::Punctuated;
@@ -51,7 +51,7 @@ pub(super) fn kernel(attr: &Attribute, item: syn::ItemFn) -> Results<Kernel> {
         .unwrap_or_default();
     let variants = attrs::single(&item.attrs, "variants", &mut errors)
         .and_then(|attr| errors.take_all(variants::variants(attr)))
-        .unwrap_or_else(Variants::default);
+        .unwrap_or_default();
     let requires = item
         .attrs
         .iter()

@@ -177,7 +177,7 @@ fn stability(options: TokenStream, attr: &Attribute) -> Result<Stable> {
     match &option {
         Expr::Path(path) if path.path.is_ident("stable") => Ok(Stable::Yes),
         Expr::Call(call) if call.args.len() == 1 => match (&*call.func, call.args.first()) {
-            (Expr::Path(path), Some(cond)) if path.path.is_ident("stable") => Ok(Stable::If(cond.clone())),
+            (Expr::Path(path), Some(cond)) if path.path.is_ident("stable") => Ok(Stable::If(Box::new(cond.clone()))),
             _ => Err(Diagnostic::at(104, &option, "this is no property of a tensor").help(known)),
         },
         other => Err(Diagnostic::at(104, other, "this is no property of a tensor").help(known)),

@@ -1,4 +1,7 @@
 //! Syntax back to text, for messages and descriptions: the same whatever prints the tokens, spaced as a person would.
+//!
+//! Tokens alone do not tell `a < b` from `Global<T>`: a `<` opens generic arguments after `::` and after a name in camel
+//! case.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -26,11 +29,23 @@ fn write(tokens: TokenStream, out: &mut String) {
     let mut at = 0;
     let mut glue = true; // no space before the next token
     let mut operand = false; // the token before ends an operand, so a `-` here is binary
+    let mut applies = false; // a `<` here opens generic arguments: after `::` or the name of a type
+    let mut angles = 0; // open generic arguments
     while let Some(token) = tokens.get(at) {
         match token {
             TokenTree::Punct(_) => {
-                let op = operator(&tokens[at..]);
+                let mut op = operator(&tokens[at..]);
+                if angles > 0 && op.starts_with('>') || applies && op.starts_with('<') {
+                    op.truncate(1);
+                }
                 at += op.chars().count();
+                if applies && op == "<" || angles > 0 && op == ">" {
+                    out.push_str(&op);
+                    (glue, operand, applies) = (op == "<", op == ">", false);
+                    angles = if op == "<" { angles + 1 } else { angles - 1 };
+                    continue;
+                }
+                applies = op == "::";
                 let tight = matches!(op.as_str(), "::" | "." | ".." | "..=") || (op == "!" && operand);
                 let closes = matches!(op.as_str(), "," | ";" | ":" | "?");
                 let prefix = !operand && matches!(op.as_str(), "-" | "!" | "*" | "&" | "#" | "'");
@@ -61,7 +76,7 @@ fn write(tokens: TokenStream, out: &mut String) {
                     out.push_str(pad);
                 }
                 out.push_str(close);
-                (glue, operand) = (false, true);
+                (glue, operand, applies) = (false, true, false);
             }
             TokenTree::Ident(_) | TokenTree::Literal(_) => {
                 if !glue {
@@ -69,6 +84,8 @@ fn write(tokens: TokenStream, out: &mut String) {
                 }
                 let word = token.to_string();
                 operand = !matches!(word.as_str(), "if" | "else" | "in" | "as" | "return" | "match" | "const" | "mut");
+                // `Global` and not `T` or `BLOCK`.
+                applies = word.starts_with(char::is_uppercase) && word.contains(char::is_lowercase);
                 out.push_str(&word);
                 glue = false;
             }

@@ -94,7 +94,10 @@ fn rows(names: &[Ident], values: &Expr) -> Results<Vec<Vec<Expr>>> {
         let mut product: Vec<Vec<Expr>> = vec![Vec::new()];
         for cell in cells {
             let Some(values) = errors.take(written_out(cell)) else { continue };
-            product = product.iter().flat_map(|row| values.iter().map(|v| [&row[..], &[v.clone()]].concat())).collect();
+            product = product
+                .iter()
+                .flat_map(|row| values.iter().map(|v| [&row[..], std::slice::from_ref(v)].concat()))
+                .collect();
             if product.len() as i128 > MOST_ROWS {
                 let message = format!("the row stands for more than {MOST_ROWS} combinations");
                 errors.push(Diagnostic::at(219, element, message));
