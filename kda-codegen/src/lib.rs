@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | tokens to syntax | [`syntax`] | [`syntax::Family`]: attributes, signatures and bodies of a kernel module |
 //! | variants | [`variants`] | one set of constants a variant, with its entry name |
+//! | signature | [`signature`] | launch bounds, parameters in ABI order, conditions and facts |
 //! | constants | [`consteval`] | values known while compiling |
 //! | specialisation | [`specialise`] | KIR: one variant with every constant folded and every call inlined |
 //! | lowering | [`lower`] | PTX |
@@ -14,4 +15,6 @@
 pub mod compiled;
 pub mod consteval;
 pub mod diag;
+pub mod signature;
 pub mod syntax;
+pub mod variants;
