@@ -15,6 +15,9 @@
 pub mod compiled;
 pub mod consteval;
 pub mod diag;
+pub mod kir;
+pub mod lower;
 pub mod signature;
+pub mod specialise;
 pub mod syntax;
 pub mod variants;

@@ -54,7 +54,8 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>) -
     let mut module = Module { isa: compiled.isa, arch: compiled.arch, files, shared, entries: vec![entry] };
     let gate = module.gate();
     if !compiled.arch.has(gate.arch) {
-        let message = format!("`{}` uses instructions of {}; it is compiled for {}", compiled.kernel, gate.arch, compiled.arch);
+        let message =
+            format!("`{}` uses instructions of {}; it is compiled for {}", compiled.kernel, gate.arch, compiled.arch);
         return Err(Diagnostic::new(1050, span, message).help(format!("write `arch = {}`", gate.arch)));
     }
     compiled.isa = compiled.arch.least_isa().max(gate.isa);

@@ -61,7 +61,9 @@ impl Specialiser<'_> {
             };
             if i + 1 < stmts.len() && value != Value::Unit {
                 let message = format!("{} is computed and dropped", value.describe());
-                return Err(Diagnostic::new(151, stmt.span(), message).help("end the statement with `;`, or bind the value"));
+                return Err(
+                    Diagnostic::new(151, stmt.span(), message).help("end the statement with `;`, or bind the value")
+                );
             }
         }
         Ok(value)
@@ -131,7 +133,11 @@ impl Specialiser<'_> {
     pub(super) fn const_int(&mut self, expr: &Expr) -> Result<i128> {
         let value = self.expr(expr)?;
         value.as_int().ok_or_else(|| {
-            Diagnostic::new(155, expr.span(), format!("an integer known while compiling is needed, not {}", value.describe()))
+            Diagnostic::new(
+                155,
+                expr.span(),
+                format!("an integer known while compiling is needed, not {}", value.describe()),
+            )
         })
     }
 
@@ -142,7 +148,8 @@ impl Specialiser<'_> {
         }
         let a = self.expr(&expr.left)?;
         let lazy = match (&expr.op, &a) {
-            (syn::BinOp::And(_), Value::Const(Const::Bool(false))) | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => {
+            (syn::BinOp::And(_), Value::Const(Const::Bool(false)))
+            | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => {
                 return Ok(a);
             }
             (syn::BinOp::And(_) | syn::BinOp::Or(_), Value::Scalar(s)) if s.elem == Elem::Bool => Some(*s),
@@ -287,7 +294,9 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(155, item.expr.span(), format!("`{name}` is not known while compiling")));
         };
         let constant = match (constant, consteval_type(&item.ty)) {
-            (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => consteval::cast(&c, elem, item.expr.span())?,
+            (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => {
+                consteval::cast(&c, elem, item.expr.span())?
+            }
             (Const::Array(items), _) => typed_array(items, &item.ty, item.expr.span())?,
             (c, _) => c,
         };
@@ -306,8 +315,14 @@ impl Specialiser<'_> {
                         Some(item) => Ok(item.clone()),
                         None => Err(Diagnostic::new(154, at, format!("index {i} of an array of {}", items.len()))),
                     },
-                    Value::Scalar(_) => Err(Diagnostic::new(153, at, "an array in registers takes constant indices only")
-                        .help("unroll the loop with `#[unroll]`, choose with `select`, or keep the array in shared memory")),
+                    Value::Scalar(_) => Err(Diagnostic::new(
+                        153,
+                        at,
+                        "an array in registers takes constant indices only",
+                    )
+                    .help(
+                        "unroll the loop with `#[unroll]`, choose with `select`, or keep the array in shared memory",
+                    )),
                     other => Err(Diagnostic::new(156, at, format!("{} is no index", other.describe()))),
                 }
             }
@@ -370,7 +385,9 @@ impl Specialiser<'_> {
         match (&base, &expr.member) {
             (Value::Tuple(items), syn::Member::Unnamed(index)) => match items.get(index.index as usize) {
                 Some(item) => Ok(item.clone()),
-                None => Err(Diagnostic::new(154, span, format!("element {} of a tuple of {}", index.index, items.len()))),
+                None => {
+                    Err(Diagnostic::new(154, span, format!("element {} of a tuple of {}", index.index, items.len())))
+                }
             },
             _ => Err(Diagnostic::new(158, span, format!("{} has no such field", base.describe()))),
         }
@@ -406,7 +423,11 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(166, span, "a kernel returns nothing"));
         }
         if self.control() > Uniform::Cta {
-            return Err(Diagnostic::new(166, span, "an early `return` must be taken by the whole CTA or by no thread of it"));
+            return Err(Diagnostic::new(
+                166,
+                span,
+                "an early `return` must be taken by the whole CTA or by no thread of it",
+            ));
         }
         self.returned = true;
         self.place(span);

@@ -116,18 +116,16 @@ impl Specialiser<'_> {
 
     /// A special register.
     pub(super) fn special(&mut self, special: Special, uniform: Uniform) -> Scalar {
-        let reg = self
-            .builder
-            .prologue(Class::B32, |dst| Mov { ty: Type::U32, dst, src: Src::Special(special) }.into());
+        let reg =
+            self.builder.prologue(Class::B32, |dst| Mov { ty: Type::U32, dst, src: Src::Special(special) }.into());
         Scalar { elem: Elem::U32, reg, uniform, multiple: 1 }
     }
 
     /// The warp's index in the CTA. Broadcast from lane 0, so that what depends on it stays in uniform registers.
     pub(super) fn warp(&mut self) -> Scalar {
         let tid = self.special(Special::TidX, Uniform::Thread);
-        let shifted = self
-            .builder
-            .prologue(Class::B32, |dst| Shr { ty: Type::U32, dst, a: tid.src(), b: Src::Imm(5) }.into());
+        let shifted =
+            self.builder.prologue(Class::B32, |dst| Shr { ty: Type::U32, dst, a: tid.src(), b: Src::Imm(5) }.into());
         let reg = self.builder.prologue(Class::B32, |dst| {
             Shfl {
                 mode: ShuffleMode::Idx,
