@@ -1,3 +1,5 @@
 //! Device libraries: functions that several kernel families share.
 
-pub mod math;
+mod math;
+
+pub use math::math;
