@@ -16,9 +16,9 @@
 pub mod compiled;
 pub mod consteval;
 pub mod diag;
+pub mod expand;
 pub mod kir;
 pub mod lower;
-pub mod expand;
 pub mod pipeline;
 pub mod signature;
 pub mod specialise;
