@@ -2,6 +2,7 @@
 //!
 //! | question | module |
 //! | --- | --- |
+//! | how does an engine call an operator | [`operators`] |
 //! | which device runs a kernel, and why that one | [`executor`] |
 //! | how do tests and tools hold device memory | [`buffer`] |
 //!
@@ -10,6 +11,8 @@
 
 pub mod buffer;
 pub mod executor;
+pub mod operators;
 
 pub use buffer::{DeviceBuffer, Guarding};
 pub use executor::{Backend, Opened, open};
+pub use operators::{OpError, Plan};

@@ -15,7 +15,7 @@ impl Specialiser<'_> {
         if let Some(op) = op {
             let before = self.expr(left)?;
             self.place(span);
-            value = self.binary(op, before, value, right.span())?;
+            value = self.binary(&plain(op), before, value, right.span())?;
         }
         self.place(span);
         self.assign_value(left, value)?;
@@ -68,8 +68,12 @@ impl Specialiser<'_> {
                 Expr::Index(index) => {
                     let at = self.expr(&index.index)?;
                     let Some(at) = at.as_int() else {
-                        return Err(Diagnostic::new(153, index.index.span(), "an array in registers takes constant indices only")
-                            .help("unroll the loop with `#[unroll]`, or keep the array in shared memory"));
+                        return Err(Diagnostic::new(
+                            153,
+                            index.index.span(),
+                            "an array in registers takes constant indices only",
+                        )
+                        .help("unroll the loop with `#[unroll]`, or keep the array in shared memory"));
                     };
                     path.push(at);
                     root = &index.expr;
@@ -94,7 +98,8 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(152, root.span(), format!("`{name}` is no variable here")));
         };
         if !self.frame().scopes.get(id).mutable {
-            return Err(Diagnostic::new(159, span, format!("`{name}` does not change")).help(format!("declare it `let mut {name}`")));
+            return Err(Diagnostic::new(159, span, format!("`{name}` does not change"))
+                .help(format!("declare it `let mut {name}`")));
         }
         let mut place = &mut self.frame().scopes.get_mut(id).value;
         for at in path.into_iter().rev() {
@@ -112,6 +117,23 @@ impl Specialiser<'_> {
     }
 }
 
+/// `+` of `+=`.
+fn plain(op: &BinOp) -> BinOp {
+    match op {
+        BinOp::AddAssign(_) => BinOp::Add(Default::default()),
+        BinOp::SubAssign(_) => BinOp::Sub(Default::default()),
+        BinOp::MulAssign(_) => BinOp::Mul(Default::default()),
+        BinOp::DivAssign(_) => BinOp::Div(Default::default()),
+        BinOp::RemAssign(_) => BinOp::Rem(Default::default()),
+        BinOp::BitXorAssign(_) => BinOp::BitXor(Default::default()),
+        BinOp::BitAndAssign(_) => BinOp::BitAnd(Default::default()),
+        BinOp::BitOrAssign(_) => BinOp::BitOr(Default::default()),
+        BinOp::ShlAssign(_) => BinOp::Shl(Default::default()),
+        BinOp::ShrAssign(_) => BinOp::Shr(Default::default()),
+        other => *other,
+    }
+}
+
 /// The new value with the type of the old one.
 fn same_type(old: &Value, new: Value, span: proc_macro2::Span) -> Result<Value> {
     use crate::consteval::{Const, cast};
@@ -122,10 +144,15 @@ fn same_type(old: &Value, new: Value, span: proc_macro2::Span) -> Result<Value> 
     };
     match (&new, elem) {
         (Value::Scalar(s), Some(elem)) if s.elem != elem => {
-            Err(Diagnostic::new(150, span, format!("a {} is assigned to a {elem}", s.elem)).help(format!("write `… as {elem}`")))
+            Err(Diagnostic::new(150, span, format!("a {} is assigned to a {elem}", s.elem))
+                .help(format!("write `… as {elem}`")))
         }
-        (Value::Const(c @ Const::Int(_, None)), Some(elem)) if elem.is_integer() => cast(c, elem, span).map(Value::from_const),
-        (Value::Const(Const::Float(v, None)), Some(elem)) if elem.is_float() => Ok(Value::Const(Const::Float(*v, Some(elem)))),
+        (Value::Const(c @ Const::Int(_, None)), Some(elem)) if elem.is_integer() => {
+            cast(c, elem, span).map(Value::from_const)
+        }
+        (Value::Const(Const::Float(v, None)), Some(elem)) if elem.is_float() => {
+            Ok(Value::Const(Const::Float(*v, Some(elem))))
+        }
         (Value::Array(a), _) => match old {
             Value::Array(b) if a.len() == b.len() => {
                 let items = b.iter().zip(a.iter().cloned()).map(|(o, n)| same_type(o, n, span));

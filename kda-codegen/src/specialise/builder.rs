@@ -41,11 +41,6 @@ impl Builder {
         Reg::new(class, *slot - 1)
     }
 
-    /// Registers of each class so far.
-    pub fn counts(&self) -> [u32; 5] {
-        self.next
-    }
-
     /// Emits an instruction.
     pub fn inst(&mut self, inst: impl Into<Inst>) {
         self.guarded(None, inst);

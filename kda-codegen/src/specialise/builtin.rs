@@ -17,12 +17,34 @@ use syn::{Expr, GenericArgument};
 
 /// Names of the functions, for suggestions.
 const FUNCTIONS: &[&str] = &[
-    "from_fn", "fma", "min", "max", "abs", "select", "log2", "ex2_approx", "rcp_approx", "rsqrt_approx", "sqrt_approx", "lg2_approx",
-    "tanh_approx", "shfl", "shfl_xor", "cta_sync", "warp_sync", "smem",
+    "from_fn",
+    "fma",
+    "min",
+    "max",
+    "abs",
+    "select",
+    "log2",
+    "ex2_approx",
+    "rcp_approx",
+    "rsqrt_approx",
+    "sqrt_approx",
+    "lg2_approx",
+    "tanh_approx",
+    "shfl",
+    "shfl_xor",
+    "cta_sync",
+    "warp_sync",
+    "smem",
 ];
 
 impl Specialiser<'_> {
-    pub(super) fn builtin(&mut self, names: &[String], generics: &[GenericArgument], args: &[&Expr], span: Span) -> Result<Value> {
+    pub(super) fn builtin(
+        &mut self,
+        names: &[String],
+        generics: &[GenericArgument],
+        args: &[&Expr],
+        span: Span,
+    ) -> Result<Value> {
         let name = names.join("::");
         match name.as_str() {
             "from_fn" => return self.from_fn(generics, args, span),
@@ -65,7 +87,9 @@ impl Specialiser<'_> {
                 let [a] = self.arguments(&name, args, span)?;
                 match a.as_const() {
                     Some(c) => consteval::call("log2", &[c], span).map(Value::from_const),
-                    None => Err(Diagnostic::new(155, span, "`log2` takes a constant").help("at run time: `lg2_approx`")),
+                    None => {
+                        Err(Diagnostic::new(155, span, "`log2` takes a constant").help("at run time: `lg2_approx`"))
+                    }
                 }
             }
             "ex2_approx" | "rcp_approx" | "rsqrt_approx" | "sqrt_approx" | "lg2_approx" | "tanh_approx" => {
@@ -87,7 +111,7 @@ impl Specialiser<'_> {
                 let [condition] = self.arguments(&name, args, span)?;
                 self.evict_first_if(condition, span)
             }
-            _ => match self.synchronisation(&name, args, span)? {
+            _ => match self.synchronisation(&name, generics, args, span)? {
                 Some(value) => Ok(value),
                 None => {
                     let near = FUNCTIONS.iter().find(|f| f.starts_with(&name) || name.starts_with(**f));
@@ -160,19 +184,27 @@ impl Specialiser<'_> {
             }
         }
         if self.control() > Uniform::Cta || self.frames.len() > 1 {
-            return Err(Diagnostic::new(151, span, "a shared buffer is declared in the kernel, outside runtime branches"));
+            return Err(Diagnostic::new(
+                151,
+                span,
+                "a shared buffer is declared in the kernel, outside runtime branches",
+            ));
         }
         let name = self.naming.take().unwrap_or_else(|| "shared".into());
         self.shared_buffer(name, elem, shape, span)
     }
 
     fn fma(&mut self, a: Value, b: Value, c: Value, span: Span) -> Result<Value> {
-        if let Some(n) = [&a, &b, &c].iter().find_map(|v| if let Value::Array(items) = v { Some(items.len()) } else { None }) {
+        if let Some(n) =
+            [&a, &b, &c].iter().find_map(|v| if let Value::Array(items) = v { Some(items.len()) } else { None })
+        {
             let spread = |v: Value| match v {
                 Value::Array(items) if items.len() == n => Ok(items),
-                Value::Array(items) => {
-                    Err(Diagnostic::new(156, span, format!("arrays of {n} and {} elements do not go together", items.len())))
-                }
+                Value::Array(items) => Err(Diagnostic::new(
+                    156,
+                    span,
+                    format!("arrays of {n} and {} elements do not go together", items.len()),
+                )),
                 one => Ok(vec![one; n]),
             };
             let (a, b, c) = (spread(a)?, spread(b)?, spread(c)?);
@@ -239,9 +271,9 @@ impl Specialiser<'_> {
             };
             let not = self.builder.pure(Class::Pred, |dst| Not { ty: Type::Pred, dst, a: condition.src() }.into());
             let (x, y) = (pick(self, condition.reg, x), pick(self, not, y));
-            return Ok(Value::Scalar(self.builder.scalar(elem, uniform, |dst| {
-                Or { ty: Type::Pred, dst, a: x.into(), b: y.into() }.into()
-            })));
+            return Ok(Value::Scalar(
+                self.builder.scalar(elem, uniform, |dst| Or { ty: Type::Pred, dst, a: x.into(), b: y.into() }.into()),
+            ));
         }
         let ty = super::params::bits(elem);
         let pred = when(condition.reg);
@@ -261,10 +293,14 @@ impl Specialiser<'_> {
         match a {
             Value::Const(Const::Float(v, ty)) => Ok(Value::Const(Const::Float(v.abs(), ty))),
             Value::Const(Const::Int(v, ty)) => Ok(Value::Const(Const::Int(v.abs(), ty))),
-            Value::Array(items) => items.into_iter().map(|x| self.abs(x, span)).collect::<Result<_>>().map(Value::Array),
+            Value::Array(items) => {
+                items.into_iter().map(|x| self.abs(x, span)).collect::<Result<_>>().map(Value::Array)
+            }
             Value::Scalar(s) if matches!(s.elem, Elem::F32 | Elem::F64 | Elem::I32 | Elem::I64) => {
                 let ty = arithmetic(s.elem);
-                Ok(Value::Scalar(self.builder.scalar(s.elem, s.uniform, |dst| Abs { ftz: Ftz(false), ty, dst, a: s.src() }.into())))
+                Ok(Value::Scalar(
+                    self.builder.scalar(s.elem, s.uniform, |dst| Abs { ftz: Ftz(false), ty, dst, a: s.src() }.into()),
+                ))
             }
             other => Err(Diagnostic::new(156, span, format!("`abs` does not take {}", other.describe()))),
         }
@@ -291,11 +327,19 @@ impl Specialiser<'_> {
     /// `shfl(value, lane)`, `shfl_xor(value, mask)` among the 32 lanes of the warp.
     fn shuffle(&mut self, xor: bool, value: Value, lane: Value, span: Span) -> Result<Value> {
         if self.control() > Uniform::Warp {
-            return Err(Diagnostic::new(350, span, "a shuffle needs all lanes of the warp, but lanes may differ in the branch around it")
-                .help("compute the value in all lanes and use it under the condition"));
+            return Err(Diagnostic::new(
+                350,
+                span,
+                "a shuffle needs all lanes of the warp, but lanes may differ in the branch around it",
+            )
+            .help("compute the value in all lanes and use it under the condition"));
         }
         if let Value::Array(items) = value {
-            return items.into_iter().map(|x| self.shuffle(xor, x, lane.clone(), span)).collect::<Result<_>>().map(Value::Array);
+            return items
+                .into_iter()
+                .map(|x| self.shuffle(xor, x, lane.clone(), span))
+                .collect::<Result<_>>()
+                .map(Value::Array);
         }
         let source = self.scalar(&value, None, span)?;
         if source.elem.bytes() != 4 {
@@ -322,7 +366,9 @@ impl Specialiser<'_> {
     }
 
     fn policy(&mut self, policy: L2Policy) -> kda_ptx::Reg {
-        self.builder.prologue(Class::B64, |dst| CreatePolicy { policy, ty: Type::B64, dst, fraction: Some(Src::f32(1.0)) }.into())
+        self.builder.prologue(Class::B64, |dst| {
+            CreatePolicy { policy, ty: Type::B64, dst, fraction: Some(Src::f32(1.0)) }.into()
+        })
     }
 
     fn evict_first_if(&mut self, condition: Value, span: Span) -> Result<Value> {
@@ -332,9 +378,8 @@ impl Specialiser<'_> {
             Value::Const(Const::Bool(false)) => normal,
             other => {
                 let pred = when(self.scalar(&other, Some(Elem::Bool), span)?.reg);
-                self.builder.pure(Class::B64, |dst| {
-                    Selp { ty: Type::B64, dst, a: first.into(), b: normal.into(), pred }.into()
-                })
+                self.builder
+                    .pure(Class::B64, |dst| Selp { ty: Type::B64, dst, a: first.into(), b: normal.into(), pred }.into())
             }
         };
         Ok(Value::Hint(Hint { no_allocate: false, policy: Some(policy) }))
@@ -358,14 +403,20 @@ impl Specialiser<'_> {
         let name = call.method.to_string();
         let args: Vec<&Expr> = call.args.iter().collect();
         let lanes = match &call.turbofish {
-            Some(generics) => match generics.args.first() {
+            Some(generics) if name.starts_with("load") => match generics.args.first() {
                 Some(argument) => match self.generic_value(argument)? {
                     Const::Int(n, _) if n > 0 => n as u64,
-                    _ => return Err(Diagnostic::new(451, generics.span(), "the number of elements is a positive integer")),
+                    _ => {
+                        return Err(Diagnostic::new(
+                            451,
+                            generics.span(),
+                            "the number of elements is a positive integer",
+                        ));
+                    }
                 },
                 None => 1,
             },
-            None => 1,
+            _ => 1,
         };
         match (receiver, name.as_str()) {
             (Value::Global(view), "at") => {
@@ -399,7 +450,11 @@ impl Specialiser<'_> {
             }
             (Value::Global(view), "inc_wrap") => {
                 let [limit, order] = args.as_slice() else {
-                    return Err(Diagnostic::new(157, span, "`inc_wrap` takes a limit and an order: `inc_wrap(n - 1, ACQ_REL)`"));
+                    return Err(Diagnostic::new(
+                        157,
+                        span,
+                        "`inc_wrap` takes a limit and an order: `inc_wrap(n - 1, ACQ_REL)`",
+                    ));
                 };
                 let order = memory_order(order)?;
                 let limit = self.expr(limit)?;
@@ -408,7 +463,11 @@ impl Specialiser<'_> {
             }
             (Value::Global(view), "fetch_add") => {
                 let [value, order] = args.as_slice() else {
-                    return Err(Diagnostic::new(157, span, "`fetch_add` takes a value and an order: `fetch_add(1, ACQ_REL)`"));
+                    return Err(Diagnostic::new(
+                        157,
+                        span,
+                        "`fetch_add` takes a value and an order: `fetch_add(1, ACQ_REL)`",
+                    ));
                 };
                 let order = memory_order(order)?;
                 let value = self.expr(value)?;
@@ -431,7 +490,9 @@ impl Specialiser<'_> {
                     }
                 };
                 if lanes == 1 && name.starts_with("load_v") {
-                    return Err(Diagnostic::new(451, span, "the number of elements is missing").help("write `load_v::<4>()`"));
+                    return Err(
+                        Diagnostic::new(451, span, "the number of elements is missing").help("write `load_v::<4>()`")
+                    );
                 }
                 self.place(span);
                 match receiver {

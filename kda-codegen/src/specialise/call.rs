@@ -29,16 +29,22 @@ impl Specialiser<'_> {
             [library, name] => (Some(library.clone()), name.clone()),
             _ => (None, names.join("::")),
         };
-        if let Some(device) = self.family.device(library.as_deref(), &name).cloned() {
+        if let Some(device) = self.device(library.as_deref(), &name) {
             return self.inline(&device, &generics, &args, span);
         }
         self.builtin(&names, &generics, &args, span)
     }
 
+    fn device(&self, library: Option<&str>, name: &str) -> Option<DeviceFn> {
+        let same = |d: &&DeviceFn| d.name == name && d.library.as_ref().map(ToString::to_string).as_deref() == library;
+        self.family.devices.iter().find(same).cloned()
+    }
+
     fn inline(&mut self, device: &DeviceFn, generics: &[GenericArgument], args: &[&Expr], span: Span) -> Result<Value> {
         let name = device.name.to_string();
         if self.calls.len() >= MAX_DEPTH || self.calls.contains(&name) {
-            return Err(Diagnostic::new(165, span, format!("`{name}` calls itself")).help("device functions are always inlined"));
+            return Err(Diagnostic::new(165, span, format!("`{name}` calls itself"))
+                .help("device functions are always inlined"));
         }
         if args.len() != device.params.len() {
             let message = format!("`{name}` takes {} arguments; {} are given", device.params.len(), args.len());
@@ -85,7 +91,11 @@ impl Specialiser<'_> {
         match &device.ret {
             Some(ty) => self.typed(value, ty),
             None if value == Value::Unit => Ok(value),
-            None => Err(Diagnostic::new(160, device.name.span(), format!("`{}` gives {} but declares nothing", device.name, value.describe()))),
+            None => Err(Diagnostic::new(
+                160,
+                device.name.span(),
+                format!("`{}` gives {} but declares nothing", device.name, value.describe()),
+            )),
         }
     }
 
@@ -108,17 +118,28 @@ impl Specialiser<'_> {
     ) -> Result<HashMap<String, Const>> {
         let mut bound = HashMap::new();
         if written.len() > device.generics.len() {
-            let message = format!("`{}` has {} generic parameters; {} are given", device.name, device.generics.len(), written.len());
+            let message = format!(
+                "`{}` has {} generic parameters; {} are given",
+                device.name,
+                device.generics.len(),
+                written.len()
+            );
             return Err(Diagnostic::new(157, span, message));
         }
         for (generic, argument) in device.generics.iter().zip(written) {
             let value = self.generic_value(argument)?;
             let fits = match (&value, generic.kind) {
-                (Const::Int(..), GenericKind::Int(_)) | (Const::Bool(_), GenericKind::Bool) | (Const::Elem(_), GenericKind::Elem) => true,
+                (Const::Int(..), GenericKind::Int(_))
+                | (Const::Bool(_), GenericKind::Bool)
+                | (Const::Elem(_), GenericKind::Elem) => true,
                 _ => false,
             };
             if !fits {
-                return Err(Diagnostic::new(157, argument.span(), format!("this does not fit the generic parameter `{}`", generic.name)));
+                return Err(Diagnostic::new(
+                    157,
+                    argument.span(),
+                    format!("this does not fit the generic parameter `{}`", generic.name),
+                ));
             }
             let value = match (value, generic.kind) {
                 (Const::Int(v, None), GenericKind::Int(elem)) => Const::Int(v, Some(elem)),
@@ -132,7 +153,8 @@ impl Specialiser<'_> {
         match device.generics.iter().find(|g| !bound.contains_key(&g.name.to_string())) {
             None => Ok(bound),
             Some(missing) => {
-                let message = format!("`{}` of `{}` is not given and follows from no argument", missing.name, device.name);
+                let message =
+                    format!("`{}` of `{}` is not given and follows from no argument", missing.name, device.name);
                 Err(Diagnostic::new(157, span, message).help(format!("write `{}::<…>(…)`", device.name)))
             }
         }

@@ -105,14 +105,19 @@ impl Specialiser<'_> {
         let items = match range {
             Value::Array(items) if unroll.is_some() => items,
             Value::Array(_) => {
-                return Err(Diagnostic::new(161, span, "a loop over an array must be unrolled").help("write `#[unroll]` before it"));
+                return Err(Diagnostic::new(161, span, "a loop over an array must be unrolled")
+                    .help("write `#[unroll]` before it"));
             }
             Value::Range(range) => {
                 let (start, end, step) = *range;
                 let trips = trip_count(&start, &end, &step);
                 let whole = match (unroll, trips) {
                     (Some(None), None) => {
-                        return Err(Diagnostic::new(161, span, "an unrolled loop needs a trip count known while compiling"));
+                        return Err(Diagnostic::new(
+                            161,
+                            span,
+                            "an unrolled loop needs a trip count known while compiling",
+                        ));
                     }
                     (Some(None), Some(_)) => true,
                     (Some(Some(1)), _) => false,
@@ -161,12 +166,21 @@ impl Specialiser<'_> {
                 let expr: syn::Expr =
                     attr.parse_args().map_err(|e| Diagnostic::new(161, e.span(), "`#[unroll(…)]` takes a number"))?;
                 let value = self.expr(&expr)?.as_int();
-                value.map(|v| Some(Some(v))).ok_or_else(|| Diagnostic::new(161, expr.span(), "`#[unroll(…)]` takes a constant"))
+                value
+                    .map(|v| Some(Some(v)))
+                    .ok_or_else(|| Diagnostic::new(161, expr.span(), "`#[unroll(…)]` takes a constant"))
             }
         }
     }
 
-    fn runtime_for(&mut self, expr: &syn::ExprForLoop, start: Value, end: Value, step: Value, span: Span) -> Result<Value> {
+    fn runtime_for(
+        &mut self,
+        expr: &syn::ExprForLoop,
+        start: Value,
+        end: Value,
+        step: Value,
+        span: Span,
+    ) -> Result<Value> {
         let elem = match (&start, &end) {
             (Value::Const(Const::Int(_, None)), Value::Const(Const::Int(_, None))) => Elem::U32,
             _ => self.common(&start, &end, span)?,
@@ -229,7 +243,9 @@ impl Specialiser<'_> {
                     return Ok(());
                 }
                 Value::Const(Const::Bool(true)) if phis.is_empty() => self.scalar(&condition, None, span)?,
-                other => return Err(Diagnostic::new(156, span, format!("a condition is a bool, not {}", other.describe()))),
+                other => {
+                    return Err(Diagnostic::new(156, span, format!("a condition is a bool, not {}", other.describe())));
+                }
             };
             let head_region = self.builder.close();
             self.control.push(condition.uniform);

@@ -144,8 +144,18 @@ impl Specialiser<'_> {
                 let to = arithmetic(elem);
                 let scalar = self.builder.scalar(elem, uniform, |dst| {
                     let (ftz, sat) = (Default::default(), Default::default());
-                    Cvt { round: Some(Round::Rn), relu: NO_RELU, ftz, sat, to, from: Type::F32, dst, a: a.clone(), b: None }
-                        .into()
+                    Cvt {
+                        round: Some(Round::Rn),
+                        relu: NO_RELU,
+                        ftz,
+                        sat,
+                        to,
+                        from: Type::F32,
+                        dst,
+                        a: a.clone(),
+                        b: None,
+                    }
+                    .into()
                 });
                 Ok(Value::Scalar(scalar))
             }
@@ -164,14 +174,16 @@ impl Specialiser<'_> {
 
     /// Two 16-bit values in one 32-bit register, the first in the lower half.
     pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> kda_ptx::Reg {
-        self.builder.pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
+        self.builder
+            .pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
     }
 }
 
 /// A constant as an immediate of a type.
 fn immediate(constant: &Const, elem: Elem, span: Span) -> Result<Src> {
     let mismatch = |given: String| {
-        Err(Diagnostic::new(150, span, format!("{given} where a {elem} is needed")).help(format!("write `… as {elem}`")))
+        Err(Diagnostic::new(150, span, format!("{given} where a {elem} is needed"))
+            .help(format!("write `… as {elem}`")))
     };
     match constant {
         Const::Int(value, written) => {

@@ -6,7 +6,7 @@ use super::value::{Scalar, Value};
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Uniform};
-use crate::syntax::ParamType;
+use crate::syntax::{Family, ParamType};
 use kda_core::Elem;
 use kda_ptx::operand::Special;
 use proc_macro2::Span;
@@ -61,7 +61,9 @@ impl Specialiser<'_> {
             };
             if i + 1 < stmts.len() && value != Value::Unit {
                 let message = format!("{} is computed and dropped", value.describe());
-                return Err(Diagnostic::new(151, stmt.span(), message).help("end the statement with `;`, or bind the value"));
+                return Err(
+                    Diagnostic::new(151, stmt.span(), message).help("end the statement with `;`, or bind the value")
+                );
             }
         }
         Ok(value)
@@ -71,7 +73,7 @@ impl Specialiser<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Value> {
         let span = expr.span();
         match expr {
-            Expr::Lit(lit) => consteval::literal(&lit.lit).map(Value::from_const),
+            Expr::Lit(_) => consteval::eval(expr, &consteval::Scope::new()).map(Value::from_const),
             Expr::Paren(inner) => self.expr(&inner.expr),
             Expr::Group(inner) => self.expr(&inner.expr),
             Expr::Path(path) => self.path(path),
@@ -131,7 +133,11 @@ impl Specialiser<'_> {
     pub(super) fn const_int(&mut self, expr: &Expr) -> Result<i128> {
         let value = self.expr(expr)?;
         value.as_int().ok_or_else(|| {
-            Diagnostic::new(155, expr.span(), format!("an integer known while compiling is needed, not {}", value.describe()))
+            Diagnostic::new(
+                155,
+                expr.span(),
+                format!("an integer known while compiling is needed, not {}", value.describe()),
+            )
         })
     }
 
@@ -142,7 +148,8 @@ impl Specialiser<'_> {
         }
         let a = self.expr(&expr.left)?;
         let lazy = match (&expr.op, &a) {
-            (syn::BinOp::And(_), Value::Const(Const::Bool(false))) | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => {
+            (syn::BinOp::And(_), Value::Const(Const::Bool(false)))
+            | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => {
                 return Ok(a);
             }
             (syn::BinOp::And(_) | syn::BinOp::Or(_), Value::Scalar(s)) if s.elem == Elem::Bool => Some(*s),
@@ -193,7 +200,8 @@ impl Specialiser<'_> {
         if let Some(value) = self.frame().generics.get(&text) {
             return Ok(Value::from_const(value.clone()));
         }
-        if let Some(value) = self.family_const(&text)? {
+        let library = self.frame().library.clone();
+        if let Some(value) = self.const_item(library, &text)? {
             return Ok(value);
         }
         let in_kernel = self.frames.len() == 1;
@@ -225,6 +233,11 @@ impl Specialiser<'_> {
     /// `bf16::ZERO`, `f32::INFINITY`, `u32::MAX`.
     fn long_path(&mut self, path: &syn::Path, span: Span) -> Result<Value> {
         let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        if let [library, name] = names.as_slice()
+            && let Some(value) = self.const_item(Some(library.clone()), name)?
+        {
+            return Ok(value);
+        }
         if let [ty, name] = names.as_slice()
             && let Some(elem) = self.elem_name(ty)
         {
@@ -263,10 +276,9 @@ impl Specialiser<'_> {
             .ok_or_else(|| Diagnostic::new(156, ty.span(), "an element type is needed: f32, bf16, u32, …"))
     }
 
-    /// A `const` item of the module or of the library in which this function stands.
-    fn family_const(&mut self, name: &str) -> Result<Option<Value>> {
-        let library = self.frame().library.clone();
-        let Some(item) = self.family.constant(library.as_deref(), name).cloned() else { return Ok(None) };
+    /// A `const` item of the library, or of the kernel module.
+    fn const_item(&mut self, library: Option<String>, name: &str) -> Result<Option<Value>> {
+        let Some(item) = constant(self.family, library.as_deref(), name).cloned() else { return Ok(None) };
         if self.calls.iter().any(|c| c == name) {
             return Err(Diagnostic::new(165, item.ident.span(), format!("`{name}` refers to itself")));
         }
@@ -282,7 +294,9 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(155, item.expr.span(), format!("`{name}` is not known while compiling")));
         };
         let constant = match (constant, consteval_type(&item.ty)) {
-            (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => consteval::cast(&c, elem, item.expr.span())?,
+            (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => {
+                consteval::cast(&c, elem, item.expr.span())?
+            }
             (Const::Array(items), _) => typed_array(items, &item.ty, item.expr.span())?,
             (c, _) => c,
         };
@@ -301,8 +315,14 @@ impl Specialiser<'_> {
                         Some(item) => Ok(item.clone()),
                         None => Err(Diagnostic::new(154, at, format!("index {i} of an array of {}", items.len()))),
                     },
-                    Value::Scalar(_) => Err(Diagnostic::new(153, at, "an array in registers takes constant indices only")
-                        .help("unroll the loop with `#[unroll]`, choose with `select`, or keep the array in shared memory")),
+                    Value::Scalar(_) => Err(Diagnostic::new(
+                        153,
+                        at,
+                        "an array in registers takes constant indices only",
+                    )
+                    .help(
+                        "unroll the loop with `#[unroll]`, choose with `select`, or keep the array in shared memory",
+                    )),
                     other => Err(Diagnostic::new(156, at, format!("{} is no index", other.describe()))),
                 }
             }
@@ -365,7 +385,9 @@ impl Specialiser<'_> {
         match (&base, &expr.member) {
             (Value::Tuple(items), syn::Member::Unnamed(index)) => match items.get(index.index as usize) {
                 Some(item) => Ok(item.clone()),
-                None => Err(Diagnostic::new(154, span, format!("element {} of a tuple of {}", index.index, items.len()))),
+                None => {
+                    Err(Diagnostic::new(154, span, format!("element {} of a tuple of {}", index.index, items.len())))
+                }
             },
             _ => Err(Diagnostic::new(158, span, format!("{} has no such field", base.describe()))),
         }
@@ -401,7 +423,11 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(166, span, "a kernel returns nothing"));
         }
         if self.control() > Uniform::Cta {
-            return Err(Diagnostic::new(166, span, "an early `return` must be taken by the whole CTA or by no thread of it"));
+            return Err(Diagnostic::new(
+                166,
+                span,
+                "an early `return` must be taken by the whole CTA or by no thread of it",
+            ));
         }
         self.returned = true;
         self.place(span);
@@ -409,6 +435,15 @@ impl Specialiser<'_> {
         self.builder.push(Node::Return(place));
         Ok(Value::Unit)
     }
+}
+
+/// A `const` item of the kernel module, or of a library.
+fn constant<'a>(family: &'a Family, library: Option<&str>, name: &str) -> Option<&'a syn::ItemConst> {
+    let items = match library {
+        None => &family.consts,
+        Some(library) => &family.libraries.iter().find(|l| l.name == library)?.consts,
+    };
+    items.iter().find(|item| item.ident == name)
 }
 
 /// The element type that a type names, if it names one.

@@ -47,8 +47,15 @@ impl Specialiser<'_> {
             let pointer = self.load_param(param);
             self.builder.prologue(Class::Pred, |dst| {
                 let dst = DstAndPred { dst: Some(dst), pred: None };
-                Setp { compare: Compare::Ne, ftz: Default::default(), ty: Type::U64, dst, a: pointer.into(), b: Src::Imm(0) }
-                    .into()
+                Setp {
+                    compare: Compare::Ne,
+                    ftz: Default::default(),
+                    ty: Type::U64,
+                    dst,
+                    a: pointer.into(),
+                    b: Src::Imm(0),
+                }
+                .into()
             })
         });
         Value::Global(Box::new(GlobalView {
@@ -74,7 +81,12 @@ impl Specialiser<'_> {
     }
 
     /// `view.at([…])`
-    pub(super) fn global_at(&mut self, mut view: GlobalView, indices: Vec<(Index, Span)>, span: Span) -> Result<GlobalView> {
+    pub(super) fn global_at(
+        &mut self,
+        mut view: GlobalView,
+        indices: Vec<(Index, Span)>,
+        span: Span,
+    ) -> Result<GlobalView> {
         if indices.len() > view.axes.len() {
             let message = format!("{} indices for {} axes", indices.len(), view.axes.len());
             return Err(Diagnostic::new(452, span, message));
@@ -131,7 +143,9 @@ impl Specialiser<'_> {
                 (Some(Scalar { reg: base, ..*s }), add)
             }
             other => match other.as_int() {
-                Some(value) if value < 0 => return Err(Diagnostic::new(154, span, format!("index {value} is negative"))),
+                Some(value) if value < 0 => {
+                    return Err(Diagnostic::new(154, span, format!("index {value} is negative")));
+                }
                 Some(value) if axis.size.is_some_and(|n| value >= i128::from(n)) => {
                     let message = format!("index {value} on an axis of {}", axis.size.unwrap_or(0));
                     return Err(Diagnostic::new(154, span, message));
@@ -161,19 +175,21 @@ impl Specialiser<'_> {
                     })
                 };
                 if let Some(s) = scalar {
-                    let wide = self.widen(s);
+                    let wide = self.in_64_bits(s);
                     let term = self.product(wide.into(), stride_bytes.into());
                     view.terms.push(term);
                 }
                 if constant != 0 {
                     let step = self.product(stride_bytes.into(), Src::Imm(constant as i64));
                     view.steps.push(step);
-                    view.multiple = gcd(view.multiple, (constant.unsigned_abs() as u64).saturating_mul(axis.stride.multiple()));
+                    view.multiple =
+                        gcd(view.multiple, (constant.unsigned_abs() as u64).saturating_mul(axis.stride.multiple()));
                 }
             }
         }
         if let Some(s) = scalar {
-            let base_multiple = if constant == 0 { s.multiple } else { gcd(s.multiple, constant.unsigned_abs() as u64) };
+            let base_multiple =
+                if constant == 0 { s.multiple } else { gcd(s.multiple, constant.unsigned_abs() as u64) };
             view.multiple = gcd(view.multiple, base_multiple.saturating_mul(axis.stride.multiple()));
             view.uniform = view.uniform.max(s.uniform);
         }
@@ -188,7 +204,7 @@ impl Specialiser<'_> {
     }
 
     /// The integer in 64 bits.
-    fn widen(&mut self, s: Scalar) -> Reg {
+    fn in_64_bits(&mut self, s: Scalar) -> Reg {
         if s.elem.bytes() == 8 {
             return s.reg;
         }
@@ -202,11 +218,11 @@ impl Specialiser<'_> {
     /// `index * bytes` in 64 bits.
     fn scaled(&mut self, s: Scalar, bytes: u64) -> Reg {
         if s.elem.bytes() == 8 || bytes > u64::from(u32::MAX) / 2 {
-            let wide = self.widen(s);
+            let wide = self.in_64_bits(s);
             return self.product(wide.into(), Src::Imm(bytes as i64));
         }
         if bytes == 1 {
-            return self.widen(s);
+            return self.in_64_bits(s);
         }
         let ty = if s.elem.is_signed() { Type::S32 } else { Type::U32 };
         self.builder.pure(Class::B64, |dst| {
@@ -238,7 +254,9 @@ impl Specialiser<'_> {
         }
         if !matches!(lanes, 2 | 4 | 8) || bytes > 16 {
             let message = format!("a vector of {lanes} {}", view.elem);
-            return Err(Diagnostic::new(451, span, message).help("2, 4 or 8 elements of at most 16 bytes in all are possible"));
+            return Err(
+                Diagnostic::new(451, span, message).help("2, 4 or 8 elements of at most 16 bytes in all are possible")
+            );
         }
         let name = self.resolved.params[view.param].name.clone();
         if view.inner != Stride::Const(1) {
@@ -246,7 +264,9 @@ impl Specialiser<'_> {
         }
         if !view.multiple.is_multiple_of(lanes) || !view.offset.unsigned_abs().is_multiple_of(lanes.into()) {
             let known = gcd(view.multiple, view.offset.unsigned_abs() as u64);
-            let message = format!("the offset into `{name}` is known to be a multiple of {known} elements; a vector access needs {lanes}");
+            let message = format!(
+                "the offset into `{name}` is known to be a multiple of {known} elements; a vector access needs {lanes}"
+            );
             return Err(Diagnostic::new(450, span, message)
                 .help("name the stride in `#[dims(…)]` and state its divisibility: `#[requires(pitch % 8 == 0)]`"));
         }
@@ -274,7 +294,12 @@ impl Specialiser<'_> {
     }
 
     /// Predicate of an access: the author's condition and the presence of an optional tensor. `None` if it never runs.
-    fn access_guard(&mut self, present: Option<Reg>, condition: Option<&Value>, span: Span) -> Result<Option<Option<PredSrc>>> {
+    fn access_guard(
+        &mut self,
+        present: Option<Reg>,
+        condition: Option<&Value>,
+        span: Span,
+    ) -> Result<Option<Option<PredSrc>>> {
         let written = match condition {
             None => None,
             Some(Value::Const(crate::consteval::Const::Bool(true))) => None,
@@ -291,7 +316,13 @@ impl Specialiser<'_> {
     }
 
     /// Loads `lanes` elements; 0 where the condition is false or the tensor absent.
-    pub(super) fn global_load(&mut self, view: &GlobalView, lanes: u64, condition: Option<&Value>, span: Span) -> Result<Value> {
+    pub(super) fn global_load(
+        &mut self,
+        view: &GlobalView,
+        lanes: u64,
+        condition: Option<&Value>,
+        span: Span,
+    ) -> Result<Value> {
         self.check_access(view, false, span)?;
         self.prove_vector(view, lanes, span)?;
         self.params[view.param].generic = true;
@@ -351,7 +382,13 @@ impl Specialiser<'_> {
     }
 
     /// Stores an element or a vector; nothing where the condition is false or the tensor absent.
-    pub(super) fn global_store(&mut self, view: &GlobalView, value: &Value, condition: Option<&Value>, span: Span) -> Result<()> {
+    pub(super) fn global_store(
+        &mut self,
+        view: &GlobalView,
+        value: &Value,
+        condition: Option<&Value>,
+        span: Span,
+    ) -> Result<()> {
         self.check_access(view, true, span)?;
         let items: Vec<Value> = match value {
             Value::Array(items) => items.clone(),
@@ -394,7 +431,14 @@ impl Specialiser<'_> {
     }
 
     /// An atomic on one element; gives the old value.
-    pub(super) fn global_atomic(&mut self, view: &GlobalView, op: AtomicOp, order: Order, value: &Value, span: Span) -> Result<Value> {
+    pub(super) fn global_atomic(
+        &mut self,
+        view: &GlobalView,
+        op: AtomicOp,
+        order: Order,
+        value: &Value,
+        span: Span,
+    ) -> Result<Value> {
         self.check_access(view, true, span)?;
         self.prove_vector(view, 1, span)?;
         self.params[view.param].generic = true;

@@ -7,11 +7,11 @@ use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
 use kda_core::Elem;
-use kda_ptx::operand::{PredSrc, Src};
-use kda_ptx::table::{Mov, Selp, Setp};
+use kda_ptx::Reg;
 use kda_ptx::modifier::{Compare, Type};
 use kda_ptx::operand::DstAndPred;
-use kda_ptx::Reg;
+use kda_ptx::operand::{PredSrc, Src};
+use kda_ptx::table::{Mov, Selp, Setp};
 use proc_macro2::Span;
 
 /// A copy into the register of a join: destination, and what goes there.
@@ -51,7 +51,9 @@ impl Specialiser<'_> {
             }
             _ => {
                 let message = format!("one side gives {}, the other {}", a.describe(), b.describe());
-                Err(Diagnostic::new(163, span, message).help("a value that differs between runtime branches must be a number, or an array or tuple of numbers"))
+                Err(Diagnostic::new(163, span, message).help(
+                    "a value that differs between runtime branches must be a number, or an array or tuple of numbers",
+                ))
             }
         }
     }
@@ -101,7 +103,11 @@ impl Specialiser<'_> {
                     if let Value::Scalar(after) = after
                         && after.elem != phi.elem
                     {
-                        return Err(Diagnostic::new(163, span, format!("a {} becomes a {} in the loop", phi.elem, after.elem)));
+                        return Err(Diagnostic::new(
+                            163,
+                            span,
+                            format!("a {} becomes a {} in the loop", phi.elem, after.elem),
+                        ));
                     }
                     let joined = Scalar {
                         uniform: phi.uniform.max(after.uniform()).max(uniform),

@@ -148,7 +148,11 @@ impl<'a> Specialiser<'a> {
         let value = self.block(body)?;
         if value != Value::Unit {
             let span = self.kernel.name.span();
-            return Err(Diagnostic::new(160, span, format!("a kernel gives nothing; its body gives {}", value.describe())));
+            return Err(Diagnostic::new(
+                160,
+                span,
+                format!("a kernel gives nothing; its body gives {}", value.describe()),
+            ));
         }
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
@@ -214,8 +218,7 @@ impl<'a> Specialiser<'a> {
                 self.files.len() - 1
             }
         };
-        self.builder.place =
-            Place { file: file as u32 + 1, line: start.line as u32, column: start.column as u32 + 1 };
+        self.builder.place = Place { file: file as u32 + 1, line: start.line as u32, column: start.column as u32 + 1 };
     }
 
     fn frame(&mut self) -> &mut Frame {

@@ -25,7 +25,11 @@ impl Specialiser<'_> {
                     return Err(Diagnostic::new(156, span, message));
                 }
                 let pairs: Vec<_> = x.iter().cloned().zip(y.iter().cloned()).collect();
-                return pairs.into_iter().map(|(x, y)| self.binary(op, x, y, span)).collect::<Result<_>>().map(Value::Array);
+                return pairs
+                    .into_iter()
+                    .map(|(x, y)| self.binary(op, x, y, span))
+                    .collect::<Result<_>>()
+                    .map(Value::Array);
             }
             (Value::Array(x), Value::Const(_) | Value::Scalar(_)) if is_arithmetic(op) => {
                 let items = x.clone();
@@ -45,7 +49,7 @@ impl Specialiser<'_> {
             }
             _ => {}
         }
-        if matches!(op, BinOp::Shl(_) | BinOp::Shr(_) | BinOp::ShlAssign(_) | BinOp::ShrAssign(_)) {
+        if matches!(op, BinOp::Shl(_) | BinOp::Shr(_)) {
             return self.shift(op, a, b, span);
         }
         let elem = self.common(&a, &b, span)?;
@@ -73,35 +77,35 @@ impl Specialiser<'_> {
             _ => {}
         }
         let mut scalar = match op {
-            BinOp::Add(_) | BinOp::AddAssign(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
+            BinOp::Add(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
                 Add { round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
             }),
-            BinOp::Sub(_) | BinOp::SubAssign(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
+            BinOp::Sub(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
                 Sub { round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
             }),
-            BinOp::Mul(_) | BinOp::MulAssign(_) if elem != Elem::Bool => {
+            BinOp::Mul(_) if elem != Elem::Bool => {
                 let half = (!elem.is_float()).then_some(Half::Lo);
                 self.builder.scalar(elem, uniform, |dst| {
                     Mul { half, round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
                 })
             }
-            BinOp::Div(_) | BinOp::DivAssign(_) if elem != Elem::Bool => {
+            BinOp::Div(_) if elem != Elem::Bool => {
                 let accuracy = elem.is_float().then_some(kda_ptx::modifier::Accuracy::Rn);
                 self.builder
                     .scalar(elem, uniform, |dst| Div { accuracy, ftz: no, ty, dst, a: x.clone(), b: y.clone() }.into())
             }
-            BinOp::Rem(_) | BinOp::RemAssign(_) if elem.is_integer() => {
+            BinOp::Rem(_) if elem.is_integer() => {
                 self.builder.scalar(elem, uniform, |dst| Rem { ty, dst, a: x.clone(), b: y.clone() }.into())
             }
-            BinOp::And(_) | BinOp::BitAnd(_) | BinOp::BitAndAssign(_) if !elem.is_float() => {
+            BinOp::And(_) | BinOp::BitAnd(_) if !elem.is_float() => {
                 let ty = logic(elem);
                 self.builder.scalar(elem, uniform, |dst| And { ty, dst, a: x.clone(), b: y.clone() }.into())
             }
-            BinOp::Or(_) | BinOp::BitOr(_) | BinOp::BitOrAssign(_) if !elem.is_float() => {
+            BinOp::Or(_) | BinOp::BitOr(_) if !elem.is_float() => {
                 let ty = logic(elem);
                 self.builder.scalar(elem, uniform, |dst| Or { ty, dst, a: x.clone(), b: y.clone() }.into())
             }
-            BinOp::BitXor(_) | BinOp::BitXorAssign(_) if !elem.is_float() => {
+            BinOp::BitXor(_) if !elem.is_float() => {
                 let ty = logic(elem);
                 self.builder.scalar(elem, uniform, |dst| Xor { ty, dst, a: x.clone(), b: y.clone() }.into())
             }
@@ -111,13 +115,11 @@ impl Specialiser<'_> {
             }
         };
         scalar.multiple = match op {
-            BinOp::Add(_) | BinOp::AddAssign(_) | BinOp::Sub(_) | BinOp::SubAssign(_) => gcd(m, n).max(1),
-            BinOp::Mul(_) | BinOp::MulAssign(_) => m.saturating_mul(n).max(1),
-            BinOp::Div(_) | BinOp::DivAssign(_) if b.as_int().is_some() && n > 0 && m.is_multiple_of(n) => m / n,
-            BinOp::Rem(_) | BinOp::RemAssign(_) => gcd(m, n).max(1),
-            BinOp::BitAnd(_) | BinOp::BitAndAssign(_) => {
-                1u64 << m.max(1).trailing_zeros().max(n.max(1).trailing_zeros()).min(62)
-            }
+            BinOp::Add(_) | BinOp::Sub(_) => gcd(m, n).max(1),
+            BinOp::Mul(_) => m.saturating_mul(n).max(1),
+            BinOp::Div(_) if b.as_int().is_some() && n > 0 && m.is_multiple_of(n) => m / n,
+            BinOp::Rem(_) => gcd(m, n).max(1),
+            BinOp::BitAnd(_) => 1u64 << m.max(1).trailing_zeros().max(n.max(1).trailing_zeros()).min(62),
             _ => 1,
         };
         if elem.is_integer() {
@@ -129,11 +131,9 @@ impl Specialiser<'_> {
     /// Remembers `r = a + c`.
     fn note_affine(&mut self, op: &BinOp, a: &Value, b: &Value, reg: Reg) {
         let (base, add) = match (op, a, b) {
-            (BinOp::Add(_) | BinOp::AddAssign(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int()),
-            (BinOp::Add(_) | BinOp::AddAssign(_), c, Value::Scalar(s)) if c.as_int().is_some() => (s.reg, c.as_int()),
-            (BinOp::Sub(_) | BinOp::SubAssign(_), Value::Scalar(s), c) if c.as_int().is_some() => {
-                (s.reg, c.as_int().map(|c| -c))
-            }
+            (BinOp::Add(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int()),
+            (BinOp::Add(_), c, Value::Scalar(s)) if c.as_int().is_some() => (s.reg, c.as_int()),
+            (BinOp::Sub(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int().map(|c| -c)),
             _ => return,
         };
         let Some(add) = add else { return };
@@ -154,8 +154,12 @@ impl Specialiser<'_> {
                 _ => return Ok(None),
             };
             return Ok(match op {
-                BinOp::And(_) | BinOp::BitAnd(_) => Some(if constant { other.clone() } else { Value::Const(Const::Bool(false)) }),
-                BinOp::Or(_) | BinOp::BitOr(_) => Some(if constant { Value::Const(Const::Bool(true)) } else { other.clone() }),
+                BinOp::And(_) | BinOp::BitAnd(_) => {
+                    Some(if constant { other.clone() } else { Value::Const(Const::Bool(false)) })
+                }
+                BinOp::Or(_) | BinOp::BitOr(_) => {
+                    Some(if constant { Value::Const(Const::Bool(true)) } else { other.clone() })
+                }
                 BinOp::Eq(_) if constant => Some(other.clone()),
                 BinOp::Ne(_) if !constant => Some(other.clone()),
                 BinOp::Eq(_) | BinOp::Ne(_) => Some(self.unary(&UnOp::Not(Default::default()), other.clone(), span)?),
@@ -168,16 +172,16 @@ impl Specialiser<'_> {
         let zero = || Some(Value::Const(Const::Int(0, Some(elem))));
         let unsigned = !elem.is_signed();
         let (x, y) = (a.as_int(), b.as_int());
-        if y == Some(0) && matches!(op, BinOp::Div(_) | BinOp::Rem(_) | BinOp::DivAssign(_) | BinOp::RemAssign(_)) {
+        if y == Some(0) && matches!(op, BinOp::Div(_) | BinOp::Rem(_)) {
             return Err(Diagnostic::new(156, span, "division by zero"));
         }
         let simple = match op {
-            BinOp::Add(_) | BinOp::AddAssign(_) if x == Some(0) => Some(b.clone()),
-            BinOp::Add(_) | BinOp::AddAssign(_) | BinOp::Sub(_) | BinOp::SubAssign(_) if y == Some(0) => Some(a.clone()),
-            BinOp::Mul(_) | BinOp::MulAssign(_) if x == Some(1) => Some(b.clone()),
-            BinOp::Mul(_) | BinOp::MulAssign(_) | BinOp::Div(_) | BinOp::DivAssign(_) if y == Some(1) => Some(a.clone()),
-            BinOp::Mul(_) | BinOp::MulAssign(_) if x == Some(0) || y == Some(0) => zero(),
-            BinOp::Rem(_) | BinOp::RemAssign(_) if y == Some(1) => zero(),
+            BinOp::Add(_) if x == Some(0) => Some(b.clone()),
+            BinOp::Add(_) | BinOp::Sub(_) if y == Some(0) => Some(a.clone()),
+            BinOp::Mul(_) if x == Some(1) => Some(b.clone()),
+            BinOp::Mul(_) | BinOp::Div(_) if y == Some(1) => Some(a.clone()),
+            BinOp::Mul(_) if x == Some(0) || y == Some(0) => zero(),
+            BinOp::Rem(_) if y == Some(1) => zero(),
             BinOp::Lt(_) if unsigned && y == Some(0) => Some(Value::Const(Const::Bool(false))),
             BinOp::Ge(_) if unsigned && y == Some(0) => Some(Value::Const(Const::Bool(true))),
             _ => None,
@@ -188,16 +192,16 @@ impl Specialiser<'_> {
         let power = |c: Option<i128>| c.filter(|c| *c > 1 && c.count_ones() == 1).map(|c| c.trailing_zeros());
         let shift = |bits: u32| Value::Const(Const::Int(bits.into(), Some(Elem::U32)));
         Ok(match op {
-            BinOp::Mul(_) | BinOp::MulAssign(_) if power(y).is_some() => {
+            BinOp::Mul(_) if power(y).is_some() => {
                 Some(self.shift(&BinOp::Shl(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
             }
-            BinOp::Mul(_) | BinOp::MulAssign(_) if power(x).is_some() => {
+            BinOp::Mul(_) if power(x).is_some() => {
                 Some(self.shift(&BinOp::Shl(Default::default()), b.clone(), shift(power(x).unwrap_or(0)), span)?)
             }
-            BinOp::Div(_) | BinOp::DivAssign(_) if unsigned && power(y).is_some() => {
+            BinOp::Div(_) if unsigned && power(y).is_some() => {
                 Some(self.shift(&BinOp::Shr(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
             }
-            BinOp::Rem(_) | BinOp::RemAssign(_) if unsigned && power(y).is_some() => {
+            BinOp::Rem(_) if unsigned && power(y).is_some() => {
                 let mask = Value::Const(Const::Int(y.unwrap_or(1) - 1, Some(elem)));
                 Some(self.binary(&BinOp::BitAnd(Default::default()), a.clone(), mask, span)?)
             }
@@ -206,7 +210,7 @@ impl Specialiser<'_> {
     }
 
     fn shift(&mut self, op: &BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
-        let left = matches!(op, BinOp::Shl(_) | BinOp::ShlAssign(_));
+        let left = matches!(op, BinOp::Shl(_));
         let x = self.scalar(&a, None, span)?;
         if !x.elem.is_integer() || matches!(x.elem, Elem::U8 | Elem::U16) {
             return Err(Diagnostic::new(156, span, format!("a {} cannot be shifted", x.elem)));
@@ -254,7 +258,9 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         let reg = match elem {
             Elem::Bool => {
-                let differ = self.builder.pure(Class::Pred, |dst| Xor { ty: Type::Pred, dst, a: x.clone(), b: y.clone() }.into());
+                let differ = self
+                    .builder
+                    .pure(Class::Pred, |dst| Xor { ty: Type::Pred, dst, a: x.clone(), b: y.clone() }.into());
                 match compare {
                     Compare::Ne => differ,
                     Compare::Eq => {
@@ -264,7 +270,8 @@ impl Specialiser<'_> {
                 }
             }
             Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
-                return Err(Diagnostic::new(156, span, format!("a {elem} cannot be compared")).help("convert to f32 or u32 first"));
+                return Err(Diagnostic::new(156, span, format!("a {elem} cannot be compared"))
+                    .help("convert to f32 or u32 first"));
             }
             _ => {
                 let ty = arithmetic(elem);

@@ -2,10 +2,10 @@
 
 use super::Specialiser;
 use super::value::{Scalar, Value, class};
-use crate::compiled::{OwnedExpr, ParamKind};
+use crate::compiled::ParamKind;
 use crate::kir::Uniform;
+use crate::signature::Fact;
 use kda_core::Elem;
-use kda_core::expr::BinaryOp;
 use kda_ptx::modifier::{Compare, Relu, ShuffleMode, Space, Type};
 use kda_ptx::operand::{Address, Base, DstAndPred, DstList, Special, Src};
 use kda_ptx::table::{Ld, Mov, Setp, Shfl, Shr};
@@ -103,28 +103,29 @@ impl Specialiser<'_> {
 
     /// The value that `#[requires(name == constant)]` fixes.
     fn known(&self, name: &str) -> Option<i128> {
-        self.resolved.requires.iter().find_map(|r| equality(&r.expr, name))
+        self.resolved.facts.iter().find_map(|fact| match fact {
+            Fact::Equals { name: n, value } if n == name => Some(*value),
+            _ => None,
+        })
     }
 
     /// What `#[requires(name % constant == 0)]` says.
     pub(super) fn multiple_of(&self, name: &str) -> u64 {
-        self.resolved.facts.iter().filter(|f| f.name == name).map(|f| f.multiple_of).max().unwrap_or(1)
+        self.resolved.multiple_of(name)
     }
 
     /// A special register.
     pub(super) fn special(&mut self, special: Special, uniform: Uniform) -> Scalar {
-        let reg = self
-            .builder
-            .prologue(Class::B32, |dst| Mov { ty: Type::U32, dst, src: Src::Special(special) }.into());
+        let reg =
+            self.builder.prologue(Class::B32, |dst| Mov { ty: Type::U32, dst, src: Src::Special(special) }.into());
         Scalar { elem: Elem::U32, reg, uniform, multiple: 1 }
     }
 
     /// The warp's index in the CTA. Broadcast from lane 0, so that what depends on it stays in uniform registers.
     pub(super) fn warp(&mut self) -> Scalar {
         let tid = self.special(Special::TidX, Uniform::Thread);
-        let shifted = self
-            .builder
-            .prologue(Class::B32, |dst| Shr { ty: Type::U32, dst, a: tid.src(), b: Src::Imm(5) }.into());
+        let shifted =
+            self.builder.prologue(Class::B32, |dst| Shr { ty: Type::U32, dst, a: tid.src(), b: Src::Imm(5) }.into());
         let reg = self.builder.prologue(Class::B32, |dst| {
             Shfl {
                 mode: ShuffleMode::Idx,
@@ -145,17 +146,6 @@ impl Specialiser<'_> {
         self.builder.prologue(Class::B32, |dst| {
             Mov { ty: Type::U32, dst, src: Src::Symbol(crate::lower::SHARED.into()) }.into()
         })
-    }
-}
-
-fn equality(expr: &OwnedExpr, name: &str) -> Option<i128> {
-    match expr {
-        OwnedExpr::Binary(BinaryOp::And, a, b) => equality(a, name).or_else(|| equality(b, name)),
-        OwnedExpr::Binary(BinaryOp::Eq, a, b) => match (a.as_ref(), b.as_ref()) {
-            (OwnedExpr::Name(n), OwnedExpr::Int(v)) | (OwnedExpr::Int(v), OwnedExpr::Name(n)) if n == name => Some(*v),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

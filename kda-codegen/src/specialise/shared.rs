@@ -40,12 +40,8 @@ impl Specialiser<'_> {
         let desc = SharedBuffer { name, offset, bytes, align: ALIGN, elem, shape };
         self.buffers.push(Buffer { desc, used: false });
         if keep && self.shared_end > MAX_SHARED_BYTES {
-            let list = self
-                .buffers
-                .iter()
-                .map(|b| format!("{} {}", b.desc.name, b.desc.bytes))
-                .collect::<Vec<_>>()
-                .join(", ");
+            let list =
+                self.buffers.iter().map(|b| format!("{} {}", b.desc.name, b.desc.bytes)).collect::<Vec<_>>().join(", ");
             let message = format!("{} bytes of shared memory; a CTA has {MAX_SHARED_BYTES}", self.shared_end);
             return Err(Diagnostic::new(550, span, message).help(format!("buffers in bytes: {list}")));
         }
@@ -53,7 +49,12 @@ impl Specialiser<'_> {
     }
 
     /// `view.at([…])` and `view[[…]]`
-    pub(super) fn shared_at(&mut self, mut view: SharedView, indices: Vec<(Index, Span)>, span: Span) -> Result<SharedView> {
+    pub(super) fn shared_at(
+        &mut self,
+        mut view: SharedView,
+        indices: Vec<(Index, Span)>,
+        span: Span,
+    ) -> Result<SharedView> {
         if indices.len() > view.axes.len() {
             let message = format!("{} indices for {} axes", indices.len(), view.axes.len());
             return Err(Diagnostic::new(452, span, message));
@@ -83,7 +84,14 @@ impl Specialiser<'_> {
         Ok(view)
     }
 
-    fn shared_advance(&mut self, view: &mut SharedView, index: &Value, size: u64, stride: u64, span: Span) -> Result<()> {
+    fn shared_advance(
+        &mut self,
+        view: &mut SharedView,
+        index: &Value,
+        size: u64,
+        stride: u64,
+        span: Span,
+    ) -> Result<()> {
         if let Some(value) = index.as_int() {
             if value < 0 || value >= i128::from(size) {
                 return Err(Diagnostic::new(154, span, format!("index {value} on an axis of {size}")));
@@ -154,14 +162,21 @@ impl Specialiser<'_> {
         let multiple = view.runtime.map_or(0, |s| s.multiple);
         if lanes > 1 && (!multiple.is_multiple_of(lanes) || !view.offset.is_multiple_of(lanes)) {
             let known = gcd(multiple, view.offset);
-            let message = format!("the offset is known to be a multiple of {known} elements; a vector access needs {lanes}");
+            let message =
+                format!("the offset is known to be a multiple of {known} elements; a vector access needs {lanes}");
             return Err(Diagnostic::new(450, span, message));
         }
         Ok(())
     }
 
     /// Loads `lanes` elements; 0 where the condition is false.
-    pub(super) fn shared_load(&mut self, view: &SharedView, lanes: u64, condition: Option<&Value>, span: Span) -> Result<Value> {
+    pub(super) fn shared_load(
+        &mut self,
+        view: &SharedView,
+        lanes: u64,
+        condition: Option<&Value>,
+        span: Span,
+    ) -> Result<Value> {
         self.check_shared(view, lanes, span)?;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,
@@ -193,13 +208,20 @@ impl Specialiser<'_> {
                 policy: None,
             },
         );
-        let uniform = view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(condition.map_or(Uniform::Cta, Value::uniform));
+        let uniform =
+            view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(condition.map_or(Uniform::Cta, Value::uniform));
         let make = |reg: Reg| Value::Scalar(Scalar { elem, reg, uniform, multiple: 1 });
         Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
     }
 
     /// Stores an element or a vector; nothing where the condition is false.
-    pub(super) fn shared_store(&mut self, view: &SharedView, value: &Value, condition: Option<&Value>, span: Span) -> Result<()> {
+    pub(super) fn shared_store(
+        &mut self,
+        view: &SharedView,
+        value: &Value,
+        condition: Option<&Value>,
+        span: Span,
+    ) -> Result<()> {
         let items: Vec<Value> = match value {
             Value::Array(items) => items.clone(),
             one => vec![one.clone()],

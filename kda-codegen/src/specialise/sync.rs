@@ -95,10 +95,12 @@ impl Specialiser<'_> {
         }
         let roles = self.resolved.roles.clone();
         let Some(first) = roles.first() else {
-            return Err(Diagnostic::new(351, span, "this kernel has no roles").help("declare them: `#[roles(load = 0..4, math = 4..12)]`"));
+            return Err(Diagnostic::new(351, span, "this kernel has no roles")
+                .help("declare them: `#[roles(load = 0..4, math = 4..12)]`"));
         };
         let warp = Value::Scalar(self.warp());
-        let even = roles.iter().enumerate().all(|(i, r)| r.warps == first.warps && r.first_warp == i as u32 * first.warps);
+        let even =
+            roles.iter().enumerate().all(|(i, r)| r.warps == first.warps && r.first_warp == i as u32 * first.warps);
         if even {
             return self.binary(&BinOp::Div(Default::default()), warp, Value::u32(first.warps), span);
         }
@@ -112,7 +114,8 @@ impl Specialiser<'_> {
                     let pred = self.scalar(&inside, Some(Elem::Bool), span)?;
                     let other = self.operand(&value, Elem::U32, span)?;
                     Value::Scalar(self.builder.scalar(Elem::U32, Uniform::Warp, |dst| {
-                        Selp { ty: Type::B32, dst, a: Src::Imm(index as i64), b: other.clone(), pred: when(pred.reg) }.into()
+                        Selp { ty: Type::B32, dst, a: Src::Imm(index as i64), b: other.clone(), pred: when(pred.reg) }
+                            .into()
                     }))
                 }
             };
@@ -149,7 +152,8 @@ impl Specialiser<'_> {
         }
         let id = self.barriers.len() as u32 + 1;
         if id > 15 {
-            return Err(Diagnostic::new(650, span, "more than 15 named barriers").help("the hardware has 16; barrier 0 is `cta_sync()`"));
+            return Err(Diagnostic::new(650, span, "more than 15 named barriers")
+                .help("the hardware has 16; barrier 0 is `cta_sync()`"));
         }
         let threads = roles.iter().map(|r| self.resolved.roles[*r].warps * 32).sum();
         let name = self.naming.take().unwrap_or_else(|| format!("barrier{id}"));
@@ -167,7 +171,11 @@ impl Specialiser<'_> {
                 .help(format!("only the roles {} take part; declare others in `between`", names.join(", "))));
         }
         if self.control() > Uniform::Warp {
-            return Err(Diagnostic::new(350, span, "a barrier needs all lanes of the warp, but lanes may differ in the branch around it"));
+            return Err(Diagnostic::new(
+                350,
+                span,
+                "a barrier needs all lanes of the warp, but lanes may differ in the branch around it",
+            ));
         }
         let (id, threads) = (barrier.id, barrier.threads);
         self.builder.sync(if wait { Sync::NamedSync { id, threads } } else { Sync::NamedArrive { id, threads } });
@@ -175,7 +183,13 @@ impl Specialiser<'_> {
     }
 
     /// Functions that concern more than one thread; `None` if `name` is not one.
-    pub(super) fn synchronisation(&mut self, name: &str, args: &[&Expr], span: Span) -> Result<Option<Value>> {
+    pub(super) fn synchronisation(
+        &mut self,
+        name: &str,
+        generics: &[syn::GenericArgument],
+        args: &[&Expr],
+        span: Span,
+    ) -> Result<Option<Value>> {
         match name {
             "cta_sync" => {
                 let [] = self.arguments(name, args, span)?;
@@ -184,7 +198,11 @@ impl Specialiser<'_> {
                         .help("move it out of the role, or use a `NamedBarrier` between the roles that meet"));
                 }
                 if self.control() > Uniform::Cta {
-                    return Err(Diagnostic::new(350, span, "`cta_sync()` needs all threads of the CTA, but they may differ in the branch around it"));
+                    return Err(Diagnostic::new(
+                        350,
+                        span,
+                        "`cta_sync()` needs all threads of the CTA, but they may differ in the branch around it",
+                    ));
                 }
                 self.place(span);
                 self.builder.sync(Sync::Cta);
@@ -192,7 +210,11 @@ impl Specialiser<'_> {
             "warp_sync" => {
                 let [] = self.arguments(name, args, span)?;
                 if self.control() > Uniform::Warp {
-                    return Err(Diagnostic::new(350, span, "`warp_sync()` needs all lanes of the warp, but they may differ in the branch around it"));
+                    return Err(Diagnostic::new(
+                        350,
+                        span,
+                        "`warp_sync()` needs all lanes of the warp, but they may differ in the branch around it",
+                    ));
                 }
                 self.place(span);
                 self.builder.sync(Sync::Warp);
@@ -218,12 +240,18 @@ impl Specialiser<'_> {
                 self.builder.inst(BulkCommit {});
             }
             "bulk::wait" | "bulk::wait_read" => {
-                let [pending] = self.arguments(name, args, span)?;
-                let Some(pending) = pending.as_int().filter(|n| (0..8).contains(n)) else {
-                    return Err(Diagnostic::new(155, span, format!("`{name}` takes the number of groups that may be pending, 0 to 7")));
+                let [] = self.arguments(name, args, span)?;
+                let pending = match generics {
+                    [pending] => self.generic_value(pending)?.as_int().filter(|n| (0..8).contains(n)),
+                    _ => None,
+                };
+                let Some(pending) = pending else {
+                    let message = format!("`{name}` needs the number of groups that may be pending, 0 to 7");
+                    return Err(Diagnostic::new(155, span, message).help(format!("write `{name}::<0>()`")));
                 };
                 self.place(span);
-                self.builder.inst(BulkWait { read: ReadOnly(name == "bulk::wait_read"), pending: Src::Imm(pending as i64) });
+                self.builder
+                    .inst(BulkWait { read: ReadOnly(name == "bulk::wait_read"), pending: Src::Imm(pending as i64) });
             }
             "bulk::store" => self.bulk_store(args, span)?,
             _ => return Ok(None),
@@ -236,7 +264,13 @@ impl Specialiser<'_> {
         let ([to, from], bytes) = match args {
             [to, from] => ([*to, *from], None),
             [to, from, bytes] => ([*to, *from], Some(*bytes)),
-            _ => return Err(Diagnostic::new(157, span, "`bulk::store` takes a global view, a shared view and perhaps the bytes")),
+            _ => {
+                return Err(Diagnostic::new(
+                    157,
+                    span,
+                    "`bulk::store` takes a global view, a shared view and perhaps the bytes",
+                ));
+            }
         };
         let (Value::Global(to), Value::Shared(from)) = (self.expr(to)?, self.expr(from)?) else {
             return Err(Diagnostic::new(156, span, "`bulk::store` copies from a shared view to a global view"));
@@ -247,7 +281,8 @@ impl Specialiser<'_> {
                 let elements: u64 = from.axes.iter().map(|(n, _)| n).product();
                 let target: Option<u64> = to.axes.iter().map(|a| a.size).product();
                 if target.is_some_and(|n| n != elements) || to.elem != from.elem {
-                    let message = format!("{} elements of {} go to {:?} elements of {}", elements, from.elem, target, to.elem);
+                    let message =
+                        format!("{} elements of {} go to {:?} elements of {}", elements, from.elem, target, to.elem);
                     return Err(Diagnostic::new(453, span, message).help("both views must hold the same elements"));
                 }
                 Value::u32((elements * u64::from(from.elem.bytes())) as u32)
@@ -256,11 +291,14 @@ impl Specialiser<'_> {
         if let Some(n) = bytes.as_int()
             && (n <= 0 || n % 16 != 0)
         {
-            return Err(Diagnostic::new(453, span, format!("a bulk copy of {n} bytes")).help("bulk copies move a positive multiple of 16 bytes"));
+            return Err(Diagnostic::new(453, span, format!("a bulk copy of {n} bytes"))
+                .help("bulk copies move a positive multiple of 16 bytes"));
         }
         let param = self.resolved.params[to.param].clone();
         if !matches!(param.kind, crate::compiled::ParamKind::Tensor { writes: true, .. }) {
-            return Err(Diagnostic::new(454, span, format!("`{}` is read-only", param.name)).help("declare it `GlobalMut<…>`"));
+            return Err(
+                Diagnostic::new(454, span, format!("`{}` is read-only", param.name)).help("declare it `GlobalMut<…>`")
+            );
         }
         let state = &mut self.params[to.param];
         state.align = state.align.max(16);
@@ -273,7 +311,13 @@ impl Specialiser<'_> {
         let dst = self.global_address(&to);
         let src = self.shared_address(&from);
         let guard = to.present.map(when);
-        let inst = BulkStore { hint: CacheHint(to.hint.policy.is_some()), dst, src, bytes, policy: to.hint.policy.map(Src::Reg) };
+        let inst = BulkStore {
+            hint: CacheHint(to.hint.policy.is_some()),
+            dst,
+            src,
+            bytes,
+            policy: to.hint.policy.map(Src::Reg),
+        };
         self.builder.sync(Sync::BulkStore { buffer: from.buffer, inst: inst.into(), guard, generic_destination });
         Ok(())
     }

@@ -174,9 +174,7 @@ impl Value {
     pub fn uniform(&self) -> Uniform {
         match self {
             Value::Scalar(scalar) => scalar.uniform,
-            Value::Array(items) | Value::Tuple(items) => {
-                items.iter().map(Value::uniform).max().unwrap_or(Uniform::Cta)
-            }
+            Value::Array(items) | Value::Tuple(items) => items.iter().map(Value::uniform).max().unwrap_or(Uniform::Cta),
             _ => Uniform::Cta,
         }
     }
@@ -198,9 +196,13 @@ impl Value {
             },
             Value::Tuple(items) => format!("a tuple of {}", items.len()),
             Value::Global(view) if view.axes.is_empty() => format!("an element of a global {} tensor", view.elem),
-            Value::Global(view) => format!("a view of a global {} tensor with {} open axes", view.elem, view.axes.len()),
+            Value::Global(view) => {
+                format!("a view of a global {} tensor with {} open axes", view.elem, view.axes.len())
+            }
             Value::Shared(view) if view.axes.is_empty() => format!("an element of a shared {} buffer", view.elem),
-            Value::Shared(view) => format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len()),
+            Value::Shared(view) => {
+                format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len())
+            }
             Value::Barrier(_) => "a named barrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),

@@ -9,14 +9,30 @@ use syn::Ident;
 pub struct Family {
     /// Name of the module.
     pub name: Ident,
+    /// Visibility of the module.
+    pub vis: syn::Visibility,
+    /// Documentation and lint attributes of the module, as outer attributes.
+    pub attrs: Vec<syn::Attribute>,
     /// Targets of `arch = …`; at least one.
     pub arch: Vec<(Arch, Span)>,
     /// `const` items, in order.
     pub consts: Vec<syn::ItemConst>,
+    /// Libraries in `uses`, with their own constants.
+    pub libraries: Vec<Library>,
     /// `#[device]` functions of the module and of the libraries in `uses`.
     pub devices: Vec<DeviceFn>,
     /// `#[kernel]` functions.
     pub kernels: Vec<Kernel>,
+}
+
+/// A device library: constants that its own functions see, and that kernels call `library::NAME`. Its functions stand
+/// among [`Family::devices`].
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Name of the module.
+    pub name: Ident,
+    /// `const` items, in order.
+    pub consts: Vec<syn::ItemConst>,
 }
 
 /// A device function: always inlined.
@@ -166,7 +182,7 @@ pub enum Stable {
     /// Stable.
     Yes,
     /// Stable in the variants for which the constant expression holds.
-    If(syn::Expr),
+    If(Box<syn::Expr>),
 }
 
 /// One axis of `#[dims(…)]`: `size`, or `size:stride`.
