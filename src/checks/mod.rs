@@ -73,8 +73,5 @@ pub struct Operator {
 
 /// Every operator of this build that can be checked.
 pub fn operators() -> Vec<Operator> {
-    vec![
-        Operator { name: "scale_add", run: scale_add::run },
-        Operator { name: "conv_verify", run: conv_verify::run },
-    ]
+    vec![Operator { name: "scale_add", run: scale_add::run }, Operator { name: "conv_verify", run: conv_verify::run }]
 }

@@ -15,7 +15,8 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
         let mut rng = Rng::new(request.seed);
         let mut wrong = 0usize;
         for n in LENGTHS {
-            wrong += mismatches(request, *variant, n, &mut rng).map_err(|e| format!("{}, n = {n}: {e}", variant.desc().entry))?;
+            wrong += mismatches(request, *variant, n, &mut rng)
+                .map_err(|e| format!("{}, n = {n}: {e}", variant.desc().entry))?;
         }
         let case = format!("{} ({} lengths)", variant.desc().entry, LENGTHS.len());
         let share = (done + 1) as f64 / ScaleAddVariant::ALL.len() as f64;
@@ -25,14 +26,17 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// Number of elements that differ in their bits.
-fn mismatches(request: &Request, variant: ScaleAddVariant, n: usize, rng: &mut Rng) -> Result<usize, Box<dyn std::error::Error>> {
+fn mismatches(
+    request: &Request,
+    variant: ScaleAddVariant,
+    n: usize,
+    rng: &mut Rng,
+) -> Result<usize, Box<dyn std::error::Error>> {
     let (executor, guarding) = (request.device.executor.as_ref(), request.device.guarding());
     let scale = rng.normal() as f32;
     let x = rng.normals_f32(n, 1.0);
-    let (input, output) = (
-        DeviceBuffer::of(executor, "x", &x, guarding)?,
-        DeviceBuffer::new(executor, "y", 4 * n as u64, guarding)?,
-    );
+    let (input, output) =
+        (DeviceBuffer::of(executor, "x", &x, guarding)?, DeviceBuffer::new(executor, "y", 4 * n as u64, guarding)?);
     output.fill(0xFF)?;
     let shape = [n as u64];
     let args = ScaleAddArgs {

@@ -55,7 +55,11 @@ impl<'d> Device<'d> {
         let (n, t, h, hv, channels) = (d.n as u64, d.t as u64, d.h as u64, d.hv as u64, d.channels() as u64);
         let (golden, t_alloc) = (sample.buffers(), p.t_alloc as u64);
         let mut inputs = Vec::new();
-        let mut keep = |buffer: DeviceBuffer<'d>, elem: Elem, shape: &[u64], strides: Option<&[u64]>| -> Result<TensorArg, Failure> {
+        let mut keep = |buffer: DeviceBuffer<'d>,
+                        elem: Elem,
+                        shape: &[u64],
+                        strides: Option<&[u64]>|
+         -> Result<TensorArg, Failure> {
             let arg = match strides {
                 Some(strides) => buffer.strided(elem, shape, strides)?,
                 None => buffer.dense(elem, shape)?,

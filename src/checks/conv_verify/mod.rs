@@ -59,7 +59,8 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     let mut tallies = vec![Tally::default(); variants.len()];
     for (index, switches) in problems.iter().enumerate() {
         let sample = Sample::random(&mut Rng::new(seed.wrapping_add(1 + index as u64)), *switches);
-        one_problem(request, &sample, &variants, &mut tallies).map_err(|cause| format!("problem {index} ({switches:?}): {cause}"))?;
+        one_problem(request, &sample, &variants, &mut tallies)
+            .map_err(|cause| format!("problem {index} ({switches:?}): {cause}"))?;
     }
     for (done, (variant, tally)) in variants.iter().zip(&tallies).enumerate() {
         let share = (done + 1) as f64 / variants.len() as f64;
@@ -101,7 +102,12 @@ fn problems(extent: Extent, rng: &mut Rng) -> Vec<Switches> {
         // More CTAs than fit at once, with the roll on: the order of CTAs must not matter.
         let large = Switches { roll: true, bias: true, ..Switches::plain(40, 4, 8, 16) };
         out.push(large);
-        out.push(Switches { dims: Dims { n: 5, t: 8, h: 3, hv: 12 }, t_alloc: 9, rule: SnapshotRule::ByBatch, ..large });
+        out.push(Switches {
+            dims: Dims { n: 5, t: 8, h: 3, hv: 12 },
+            t_alloc: 9,
+            rule: SnapshotRule::ByBatch,
+            ..large
+        });
     }
     out
 }
@@ -132,7 +138,8 @@ fn one_problem(
             tally.states.take(row.judgement.error.rms, row.judgement.limit.rms);
             tally.states.take(row.judgement.error.max, row.judgement.limit.max);
         }
-        tally.wrong_bits += untouched(&buffers.out, results.out.iter().map(|v| u32::from(v.to_bits())), UNTOUCHED & 0xFFFF);
+        tally.wrong_bits +=
+            untouched(&buffers.out, results.out.iter().map(|v| u32::from(v.to_bits())), UNTOUCHED & 0xFFFF);
         tally.wrong_bits += untouched(&buffers.states, results.states.iter().map(|v| v.to_bits()), UNTOUCHED);
         tally.wrong_bits += copies(&buffers.windows, &results.windows);
         tally.wrong_bits += differences(&buffers.rolled.bits(), &results.pool.bits());
