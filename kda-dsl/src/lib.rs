@@ -21,10 +21,11 @@
 
 use kda_codegen::expand::library;
 use kda_codegen::pipeline::{self, CompileVariant};
+use kda_codegen::specialise;
 use proc_macro::TokenStream;
 
 /// The step that compiles one variant.
-const COMPILE: CompileVariant = pipeline::signature_only;
+const COMPILE: CompileVariant = specialise::compile_variant;
 
 /// The macro that device libraries call back.
 fn callback() -> proc_macro2::TokenStream {

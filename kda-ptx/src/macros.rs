@@ -58,7 +58,7 @@ macro_rules! instructions {
         [ $( $m:ident : $M:ty ),* $(,)? ] ( $( $o:ident : $O:ty ),* $(,)? ) $gate:expr; )*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, Debug, PartialEq)]
+            #[derive(Clone, Debug, PartialEq, Eq, Hash)]
             #[allow(missing_docs)]
             pub struct $Name { $( pub $m: $M, )* $( pub $o: $O, )* }
 
@@ -68,7 +68,7 @@ macro_rules! instructions {
         )*
 
         /// An instruction of the table.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum Inst { $( $(#[$doc])* $Name($Name), )* }
 
         impl Inst {
