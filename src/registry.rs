@@ -4,5 +4,5 @@ use kda_core::KernelDesc;
 
 /// Every variant of every kernel.
 pub fn kernels() -> Vec<&'static KernelDesc> {
-    Vec::new()
+    kda_kernels::all().collect()
 }
