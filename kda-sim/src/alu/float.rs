@@ -1,0 +1,437 @@
+//! Floating-point arithmetic with every rounding, exactly.
+//!
+//! Round-to-nearest is the host's. The directed roundings take the host's result and its exact error and step to the
+//! neighbour where the sign of the error asks for it.
+
+use kda_ptx::modifier::{Accuracy, Round};
+
+/// The canonical NaN of `f32` results.
+pub const NAN32: u32 = 0x7fff_ffff;
+/// The canonical NaN of `f64` results.
+pub const NAN64: u64 = 0x7ff8_0000_0000_0000;
+
+/// Rounding direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    /// To nearest, ties to even.
+    Nearest,
+    /// Toward zero.
+    Zero,
+    /// Toward minus infinity.
+    Down,
+    /// Toward plus infinity.
+    Up,
+}
+
+impl Direction {
+    /// Of a floating-point rounding modifier; `None` for those that round to integers.
+    pub fn of(round: Round) -> Option<Direction> {
+        Some(match round {
+            Round::Rn => Direction::Nearest,
+            Round::Rz => Direction::Zero,
+            Round::Rm => Direction::Down,
+            Round::Rp => Direction::Up,
+            _ => return None,
+        })
+    }
+
+    /// Of an accuracy that is a rounding.
+    pub fn of_accuracy(accuracy: Accuracy) -> Option<Direction> {
+        Some(match accuracy {
+            Accuracy::Rn => Direction::Nearest,
+            Accuracy::Rz => Direction::Zero,
+            Accuracy::Rm => Direction::Down,
+            Accuracy::Rp => Direction::Up,
+            Accuracy::Approx | Accuracy::Full => return None,
+        })
+    }
+}
+
+/// Modes of a float operation in one constant: direction in bits 0..2, ftz in bit 2, saturation in bit 3.
+#[derive(Clone, Copy, Debug)]
+pub struct Modes {
+    /// Rounding.
+    pub direction: Direction,
+    /// Subnormals become zero.
+    pub ftz: bool,
+    /// Clamp to [0, 1].
+    pub sat: bool,
+}
+
+impl Modes {
+    /// As the constant of an instruction.
+    pub fn pack(self) -> u32 {
+        self.direction as u32 | u32::from(self.ftz) << 2 | u32::from(self.sat) << 3
+    }
+
+    /// From the constant of an instruction.
+    #[inline(always)]
+    pub fn unpack(aux: u32) -> Modes {
+        let direction = match aux & 3 {
+            0 => Direction::Nearest,
+            1 => Direction::Zero,
+            2 => Direction::Down,
+            _ => Direction::Up,
+        };
+        Modes { direction, ftz: aux & 4 != 0, sat: aux & 8 != 0 }
+    }
+}
+
+/// A subnormal becomes zero of its sign.
+#[inline(always)]
+pub fn flush(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
+}
+
+/// Clamps to [0, 1]; NaN becomes 0.
+#[inline(always)]
+pub fn saturate32(bits: u32) -> u32 {
+    let x = f32::from_bits(bits);
+    if x > 1.0 {
+        1.0f32.to_bits()
+    } else if x > 0.0 {
+        bits
+    } else {
+        0
+    }
+}
+
+/// Clamps to [0, 1]; NaN becomes 0.
+#[inline(always)]
+pub fn saturate64(bits: u64) -> u64 {
+    let x = f64::from_bits(bits);
+    if x > 1.0 {
+        1.0f64.to_bits()
+    } else if x > 0.0 {
+        bits
+    } else {
+        0
+    }
+}
+
+/// The canonical NaN instead of any other.
+#[inline(always)]
+pub fn canonical32(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if x.is_nan() { NAN32 } else { bits }
+}
+
+/// The canonical NaN instead of any other.
+#[inline(always)]
+pub fn canonical64(x: f64) -> u64 {
+    let bits = x.to_bits();
+    if x.is_nan() { NAN64 } else { bits }
+}
+
+/// Sum and its exact error.
+#[inline(always)]
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let s = a + b;
+    let bb = s - a;
+    (s, (a - (s - bb)) + (b - bb))
+}
+
+/// Rounds the exact value `near + error`, `near` being its nearest `f32`, in a direction.
+///
+/// `error` needs only the right sign, zero where `near` is exact.
+pub fn direct32(near: f32, error: f64, direction: Direction) -> f32 {
+    if near.is_nan() || error == 0.0 {
+        return near;
+    }
+    let down = match direction {
+        Direction::Nearest => return near,
+        Direction::Down => true,
+        Direction::Up => false,
+        Direction::Zero => {
+            if near == 0.0 {
+                return near;
+            }
+            near > 0.0
+        }
+    };
+    match (down, error > 0.0) {
+        (true, false) => near.next_down(),
+        (false, true) => near.next_up(),
+        _ => near,
+    }
+}
+
+/// As [`direct32`] in `f64`.
+pub fn direct64(near: f64, error: f64, direction: Direction) -> f64 {
+    if near.is_nan() || error == 0.0 {
+        return near;
+    }
+    let down = match direction {
+        Direction::Nearest => return near,
+        Direction::Down => true,
+        Direction::Up => false,
+        Direction::Zero => {
+            if near == 0.0 {
+                return near;
+            }
+            near > 0.0
+        }
+    };
+    match (down, error > 0.0) {
+        (true, false) => near.next_down(),
+        (false, true) => near.next_up(),
+        _ => near,
+    }
+}
+
+/// Rounds the exact value `value + error` to `f32`; `value` is its nearest `f64`.
+pub fn narrow(value: f64, error: f64, direction: Direction) -> f32 {
+    // Round to odd in f64: then the rounding to f32 sees that something lies below.
+    let mut odd = value;
+    if error != 0.0 && value.is_finite() && value.to_bits() & 1 == 0 {
+        odd = if error > 0.0 { value.next_up() } else { value.next_down() };
+        if value == 0.0 {
+            odd = if error > 0.0 { f64::from_bits(1) } else { -f64::from_bits(1) };
+        }
+    }
+    let near = odd as f32;
+    let rest = if near.is_infinite() {
+        // An infinity that rounding made, not an operand: toward zero it is the largest finite number.
+        if odd.is_infinite() { 0.0 } else { -f64::from(near.signum()) }
+    } else {
+        odd - f64::from(near)
+    };
+    direct32(near, rest, direction)
+}
+
+fn zero_sign(x: f32, exact_zero: bool, signs: (bool, bool), direction: Direction) -> f32 {
+    // A sum of opposite signs that is exactly zero is -0 only when rounding down.
+    if exact_zero && signs.0 != signs.1 && direction == Direction::Down { -0.0 } else { x }
+}
+
+#[inline(always)]
+fn finish32(x: f32, modes: Modes) -> u32 {
+    let mut bits = canonical32(x);
+    if modes.ftz {
+        bits = flush(bits);
+    }
+    if modes.sat { saturate32(bits) } else { bits }
+}
+
+#[inline(always)]
+fn input(bits: u32, modes: Modes) -> f32 {
+    f32::from_bits(if modes.ftz { flush(bits) } else { bits })
+}
+
+/// `a + b` in `f32`.
+pub fn add32(a: u32, b: u32, modes: Modes) -> u32 {
+    let (x, y) = (input(a, modes), input(b, modes));
+    let near = x + y;
+    let value = if modes.direction == Direction::Nearest || !near.is_finite() && !(x.is_finite() && y.is_finite()) {
+        near
+    } else {
+        let (s, e) = two_sum(f64::from(x), f64::from(y));
+        zero_sign(narrow(s, e, modes.direction), s == 0.0 && e == 0.0, (x.is_sign_negative(), y.is_sign_negative()), modes.direction)
+    };
+    finish32(value, modes)
+}
+
+/// `a * b` in `f32`.
+pub fn mul32(a: u32, b: u32, modes: Modes) -> u32 {
+    let (x, y) = (input(a, modes), input(b, modes));
+    let value = match modes.direction {
+        Direction::Nearest => x * y,
+        direction if x.is_finite() && y.is_finite() => narrow(f64::from(x) * f64::from(y), 0.0, direction),
+        _ => x * y,
+    };
+    finish32(value, modes)
+}
+
+/// `a * b + c` in `f32`, rounded once.
+pub fn fma32(a: u32, b: u32, c: u32, modes: Modes) -> u32 {
+    let (x, y, z) = (input(a, modes), input(b, modes), input(c, modes));
+    let value = match modes.direction {
+        Direction::Nearest => x.mul_add(y, z),
+        direction if x.is_finite() && y.is_finite() && z.is_finite() => {
+            let product = f64::from(x) * f64::from(y);
+            let (s, e) = two_sum(product, f64::from(z));
+            let signs = (product.is_sign_negative(), z.is_sign_negative());
+            zero_sign(narrow(s, e, direction), s == 0.0 && e == 0.0, signs, direction)
+        }
+        _ => x.mul_add(y, z),
+    };
+    finish32(value, modes)
+}
+
+#[inline(always)]
+fn finish64(x: f64, modes: Modes) -> u64 {
+    let bits = canonical64(x);
+    if modes.sat { saturate64(bits) } else { bits }
+}
+
+/// Toward zero and the like for an overflow: the error of an infinity that rounding made.
+fn overflow64(near: f64, finite: bool) -> Option<f64> {
+    (near.is_infinite() && finite).then(|| -near.signum())
+}
+
+fn zero_sign64(x: f64, exact_zero: bool, signs: (bool, bool), direction: Direction) -> f64 {
+    if exact_zero && signs.0 != signs.1 && direction == Direction::Down { -0.0 } else { x }
+}
+
+/// `a + b` in `f64`.
+pub fn add64(a: u64, b: u64, modes: Modes) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let near = x + y;
+    let finite = x.is_finite() && y.is_finite();
+    let value = if modes.direction == Direction::Nearest {
+        near
+    } else if let Some(error) = overflow64(near, finite) {
+        direct64(near, error, modes.direction)
+    } else {
+        let (s, e) = two_sum(x, y);
+        let rounded = direct64(near, if finite { e } else { 0.0 }, modes.direction);
+        zero_sign64(rounded, s == 0.0, (x.is_sign_negative(), y.is_sign_negative()), modes.direction)
+    };
+    finish64(value, modes)
+}
+
+/// `a * b` in `f64`. Directed roundings of subnormal products look at the error as `fma` gives it.
+pub fn mul64(a: u64, b: u64, modes: Modes) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let near = x * y;
+    let finite = x.is_finite() && y.is_finite();
+    let error = overflow64(near, finite).unwrap_or_else(|| if finite { x.mul_add(y, -near) } else { 0.0 });
+    finish64(direct64(near, error, modes.direction), modes)
+}
+
+/// `a * b + c` in `f64`, rounded once.
+pub fn fma64(a: u64, b: u64, c: u64, modes: Modes) -> u64 {
+    let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+    let near = x.mul_add(y, z);
+    let finite = x.is_finite() && y.is_finite() && z.is_finite();
+    let value = if modes.direction == Direction::Nearest || !finite {
+        near
+    } else if let Some(error) = overflow64(near, finite) {
+        direct64(near, error, modes.direction)
+    } else {
+        let product = x * y;
+        let error = sign_of_sum([product, x.mul_add(y, -product), z, -near]);
+        let rounded = direct64(near, error, modes.direction);
+        zero_sign64(rounded, near == 0.0 && error == 0.0, (product.is_sign_negative(), z.is_sign_negative()), modes.direction)
+    };
+    finish64(value, modes)
+}
+
+/// Sign of the exact sum, by an expansion whose components do not overlap.
+fn sign_of_sum(terms: [f64; 4]) -> f64 {
+    let mut parts: Vec<f64> = Vec::with_capacity(4);
+    for term in terms {
+        let mut carry = term;
+        for part in &mut parts {
+            let (s, e) = two_sum(carry, *part);
+            (carry, *part) = (s, e);
+        }
+        parts.push(carry);
+    }
+    parts.into_iter().rev().find(|p| *p != 0.0).unwrap_or(0.0)
+}
+
+/// `a / b` in `f32`, rounded.
+pub fn div32(a: u32, b: u32, modes: Modes) -> u32 {
+    let (x, y) = (input(a, modes), input(b, modes));
+    let near = x / y;
+    let value = if x.is_finite() && y.is_finite() && y != 0.0 && modes.direction != Direction::Nearest {
+        // q = x / y in f64; its remainder tells the side exactly.
+        let q = f64::from(x) / f64::from(y);
+        let remainder = (-q).mul_add(f64::from(y), f64::from(x));
+        narrow(q, remainder * f64::from(y.signum()), modes.direction)
+    } else {
+        near
+    };
+    finish32(value, modes)
+}
+
+/// `sqrt a` in `f32`, rounded.
+pub fn sqrt32(a: u32, modes: Modes) -> u32 {
+    let x = input(a, modes);
+    let value = if x > 0.0 && x.is_finite() && modes.direction != Direction::Nearest {
+        let q = f64::from(x).sqrt();
+        narrow(q, (-q).mul_add(q, f64::from(x)), modes.direction)
+    } else {
+        x.sqrt()
+    };
+    finish32(value, modes)
+}
+
+/// `a / b` in `f64`, rounded.
+pub fn div64(a: u64, b: u64, modes: Modes) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let q = x / y;
+    let finite = x.is_finite() && y.is_finite() && y != 0.0;
+    let error = overflow64(q, finite)
+        .unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
+    finish64(direct64(q, error, modes.direction), modes)
+}
+
+/// `sqrt a` in `f64`, rounded.
+pub fn sqrt64(a: u64, modes: Modes) -> u64 {
+    let x = f64::from_bits(a);
+    let q = x.sqrt();
+    let error = if q.is_finite() && q > 0.0 { (-q).mul_add(q, x) } else { 0.0 };
+    finish64(direct64(q, error, modes.direction), modes)
+}
+
+/// The smaller of `a` and `b`, -0 before +0. A NaN gives way to a number unless `nan`.
+#[inline(always)]
+pub fn min32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
+    let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    // Equal numbers differ at most in the sign of zero: or-ing the bits picks -0.
+    let number = if x < y { a } else if x > y { b } else { a | b };
+    pick32(a, b, number, nan)
+}
+
+/// The larger of `a` and `b`, +0 after -0. A NaN gives way to a number unless `nan`.
+#[inline(always)]
+pub fn max32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
+    let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
+    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+    let number = if x > y { a } else if x < y { b } else { a & b };
+    pick32(a, b, number, nan)
+}
+
+#[inline(always)]
+fn pick32(a: u32, b: u32, number: u32, nan: bool) -> u32 {
+    let (nan_a, nan_b) = (f32::from_bits(a).is_nan(), f32::from_bits(b).is_nan());
+    if (nan_a && nan_b) || (nan && (nan_a || nan_b)) {
+        NAN32
+    } else if nan_a {
+        b
+    } else if nan_b {
+        a
+    } else {
+        number
+    }
+}
+
+/// As [`min32`] in `f64`.
+pub fn min64(a: u64, b: u64) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => NAN64,
+        (true, false) => b,
+        (false, true) => a,
+        _ if x < y => a,
+        _ if x > y => b,
+        _ => a | b,
+    }
+}
+
+/// As [`max32`] in `f64`.
+pub fn max64(a: u64, b: u64) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => NAN64,
+        (true, false) => b,
+        (false, true) => a,
+        _ if x > y => a,
+        _ if x < y => b,
+        _ => a & b,
+    }
+}

@@ -1,0 +1,18 @@
+//! Arithmetic of the register-to-register instructions.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | how a scalar function becomes an instruction over 32 lanes | [`lanes`] |
+//! | add, mul, fma, min, max in `f32` and `f64`, every rounding | [`float`] |
+//! | `f16`, `bf16`, `tf32` and integer conversions | [`convert`] |
+//! | `ex2`, `lg2`, `rcp`, `rsqrt`, `tanh` | [`approx`] |
+//! | integers and bits | [`int`] |
+//!
+//! Floating-point results that are NaN are the canonical NaN of their type (`0x7fffffff` in `f32`), so a result never
+//! depends on the host.
+
+pub mod approx;
+pub mod convert;
+pub mod float;
+pub mod int;
+pub mod lanes;

@@ -1,0 +1,170 @@
+//! Collectives of a warp: they need their lanes together.
+
+use super::step::set_pred;
+use super::warp::{Flow, Step, Wait};
+use super::{Machine, Outcome};
+use crate::program::op::{Kind, NONE};
+use crate::report::Code;
+use kda_ptx::modifier::{ReduxOp, ShuffleMode, VoteMode};
+
+impl Machine<'_> {
+    /// The lanes of a member mask, if all that live are here; else what the group does instead.
+    #[inline(always)]
+    fn members(&self, w: usize, pc: u32, act: u32, register: u16) -> Outcome<Result<u32, Flow>> {
+        let warp = &self.warps[w];
+        let masks = &warp.registers.b32[register as usize];
+        let members = masks[act.trailing_zeros() as usize];
+        let undefined = warp.registers.undef32[register as usize] & act;
+        if undefined != 0 && self.options.checks.undefined {
+            return Err(self.undefined(w, pc, undefined, "is a member mask"));
+        }
+        if act & !members != 0 || (0..32).any(|l| act >> l & 1 != 0 && masks[l] != members) {
+            return Err(self.report_at(
+                w,
+                pc,
+                act,
+                Code::Divergent,
+                format!("lanes {act:#010x} execute a collective with member mask {members:#010x}"),
+                "collective",
+                "every executing lane must be in the mask, and all must give the same mask",
+            ));
+        }
+        let needed = members & warp.live;
+        if needed & !act != 0 {
+            return Ok(Err(Flow::Block(Wait::Lanes { needed, live: warp.live, aligned: false })));
+        }
+        Ok(Ok(members))
+    }
+
+    pub(super) fn collective(&mut self, w: usize, pc: u32, act: u32, active: u32) -> Step {
+        let _ = active;
+        match self.program.ops[pc as usize].kind {
+            Kind::Shuffle { mode, d, pred, a, lane, clamp, members } => {
+                self.shuffle(w, pc, act, mode, [d, pred, a, lane, clamp, members])
+            }
+            Kind::Vote { mode, d, pred, negated, members } => {
+                if let Err(flow) = self.members(w, pc, act, members)? {
+                    return Ok(flow);
+                }
+                let r = &mut self.warps[w].registers;
+                let value = (r.pred[pred as usize] ^ if negated { u32::MAX } else { 0 }) & act;
+                let undefined = if r.undef_pred[pred as usize] & act != 0 { act } else { 0 };
+                let answer = match mode {
+                    VoteMode::All => value == act,
+                    VoteMode::Any => value != 0,
+                    VoteMode::Uni => value == act || value == 0,
+                    VoteMode::Ballot => {
+                        self.set_all(w, d, value, undefined != 0, act);
+                        return Ok(Flow::Next);
+                    }
+                };
+                set_pred(r, d, if answer { u32::MAX } else { 0 }, undefined, act);
+                Ok(Flow::Next)
+            }
+            Kind::Redux { op, signed, d, a, members } => {
+                if let Err(flow) = self.members(w, pc, act, members)? {
+                    return Ok(flow);
+                }
+                let r = &self.warps[w].registers;
+                let values = (0..32).filter(|l| act >> l & 1 != 0).map(|l| r.b32[a as usize][l]);
+                let value = values.reduce(|x, y| match (op, signed) {
+                    (ReduxOp::Add, _) => x.wrapping_add(y),
+                    (ReduxOp::Min, true) => (x as i32).min(y as i32) as u32,
+                    (ReduxOp::Max, true) => (x as i32).max(y as i32) as u32,
+                    (ReduxOp::Min, false) => x.min(y),
+                    (ReduxOp::Max, false) => x.max(y),
+                    (ReduxOp::And, _) => x & y,
+                    (ReduxOp::Or, _) => x | y,
+                    (ReduxOp::Xor, _) => x ^ y,
+                });
+                let undefined = r.undef32[a as usize] & act != 0;
+                self.set_all(w, d, value.unwrap_or(0), undefined, act);
+                Ok(Flow::Next)
+            }
+            Kind::Elect { d, pred, members } => {
+                if let Err(flow) = self.members(w, pc, act, members)? {
+                    return Ok(flow);
+                }
+                let leader = act.trailing_zeros();
+                if d != NONE {
+                    self.set_all(w, d, leader, false, act);
+                }
+                if pred != NONE {
+                    set_pred(&mut self.warps[w].registers, pred, 1 << leader, 0, act);
+                }
+                Ok(Flow::Next)
+            }
+            Kind::ActiveMask { d } => {
+                self.set_all(w, d, act, false, act);
+                Ok(Flow::Next)
+            }
+            Kind::BarWarp { members } => {
+                match self.members(w, pc, act, members)? {
+                    Err(flow) => return Ok(flow),
+                    Ok(members) => {
+                        let mask = members & self.warps[w].live;
+                        self.warps[w].sync_lanes(mask, &mut self.memory.history);
+                    }
+                }
+                Ok(Flow::Next)
+            }
+            _ => Ok(Flow::Next),
+        }
+    }
+
+    fn set_all(&mut self, w: usize, d: u16, value: u32, undefined: bool, act: u32) {
+        let r = &mut self.warps[w].registers;
+        for lane in 0..32 {
+            if act >> lane & 1 != 0 {
+                r.b32[d as usize][lane] = value;
+            }
+        }
+        let u = &mut r.undef32[d as usize];
+        *u = (*u & !act) | if undefined { act } else { 0 };
+    }
+
+    /// `shfl.sync`: registers are the value, the predicate, the source, the lane, the clamp and the members.
+    #[inline(always)]
+    pub(super) fn shuffle(&mut self, w: usize, pc: u32, act: u32, mode: ShuffleMode, regs: [u16; 6]) -> Step {
+        let [d, pred, a, lane, clamp, members] = regs;
+        if let Err(flow) = self.members(w, pc, act, members)? {
+            return Ok(flow);
+        }
+        let r = &mut self.warps[w].registers;
+        let (lanes, clamps) = (&r.b32[lane as usize], &r.b32[clamp as usize]);
+        let mut from = [0u32; 32];
+        let mut inside = 0u32;
+        for me in 0..32u32 {
+            let (b, c) = (lanes[me as usize] & 31, clamps[me as usize]);
+            let (limit, segment) = (c & 31, c >> 8 & 31);
+            let last = (me & segment) | (limit & !segment);
+            let first = me & segment;
+            let (j, ok) = match mode {
+                ShuffleMode::Up => (me.wrapping_sub(b), me as i32 - b as i32 >= last as i32),
+                ShuffleMode::Down => (me + b, me + b <= last),
+                ShuffleMode::Bfly => (me ^ b, (me ^ b) <= last),
+                ShuffleMode::Idx => (first | (b & !segment), (first | (b & !segment)) <= last),
+            };
+            from[me as usize] = if ok { j & 31 } else { me };
+            inside |= u32::from(ok) << me;
+        }
+        let source = r.b32[a as usize];
+        let undef_source = r.undef32[a as usize] | !act;
+        let control = r.undef32[lane as usize] | r.undef32[clamp as usize];
+        if d != NONE {
+            let out = &mut r.b32[d as usize];
+            let mut undefined = 0;
+            for me in 0..32 {
+                let value = source[(from[me] & 31) as usize];
+                undefined |= (undef_source >> (from[me] & 31) & 1) << me;
+                out[me] = if act >> me & 1 != 0 { value } else { out[me] };
+            }
+            let u = &mut r.undef32[d as usize];
+            *u = (*u & !act) | ((undefined | control) & act);
+        }
+        if pred != NONE {
+            set_pred(r, pred, inside, control, act);
+        }
+        Ok(Flow::Next)
+    }
+}

@@ -1,0 +1,211 @@
+//! Pre-decoded operations: every operand is a register number, immediates included.
+
+use crate::alu::lanes::{Args, CompareFn, LaneFn};
+use kda_ptx::modifier::{AtomicOp, ReduxOp, ShuffleMode, Type, VoteMode};
+
+/// No guard.
+pub const NO_GUARD: u16 = u16::MAX;
+/// The guard is `@!`.
+pub const GUARD_NEGATED: u16 = 1 << 15;
+/// No register.
+pub const NONE: u16 = u16::MAX;
+/// Most instructions of a kernel: the number of an instruction stands in 19 bits of a shadow cell.
+pub const MAX_OPS: usize = 1 << 19;
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// Guard predicate, perhaps with [`GUARD_NEGATED`], or [`NO_GUARD`].
+    pub guard: u16,
+    /// What it does.
+    pub kind: Kind,
+}
+
+/// A memory operand.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressRef {
+    /// Base register; in the 64-bit file if `wide`.
+    pub base: u16,
+    /// The base is a 64-bit register.
+    pub wide: bool,
+    /// Space.
+    pub space: MemSpace,
+    /// Bytes added.
+    pub offset: i32,
+}
+
+/// State space of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemSpace {
+    /// Global memory.
+    Global,
+    /// Shared memory of the CTA or of its cluster.
+    Shared,
+    /// Decided by each address.
+    Generic,
+}
+
+/// Order of a memory operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemOrder {
+    /// Ordinary.
+    Weak,
+    /// Strong, without order.
+    Relaxed,
+    /// Acquires.
+    Acquire,
+    /// Releases.
+    Release,
+    /// Both.
+    AcqRel,
+}
+
+impl MemOrder {
+    /// True if it acquires.
+    pub fn acquires(self) -> bool {
+        matches!(self, MemOrder::Acquire | MemOrder::AcqRel)
+    }
+    /// True if it releases.
+    pub fn releases(self) -> bool {
+        matches!(self, MemOrder::Release | MemOrder::AcqRel)
+    }
+    /// True for all but ordinary accesses.
+    pub fn strong(self) -> bool {
+        self != MemOrder::Weak
+    }
+}
+
+/// Threads among which an order holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemScope {
+    /// Those of the CTA.
+    Cta,
+    /// Those of the cluster.
+    Cluster,
+    /// All.
+    Gpu,
+}
+
+/// Shape of a load or store.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements {
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Number of elements of a lane.
+    pub count: u8,
+    /// Sign-extend.
+    pub signed: bool,
+    /// Registers are 64 bits wide.
+    pub wide: bool,
+    /// Registers are 16 bits wide.
+    pub half: bool,
+}
+
+/// What a mbarrier operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MbarrierOp {
+    /// `init`, with the count in `x`.
+    Init,
+    /// `inval`
+    Inval,
+    /// `arrive`, with the count in `x`.
+    Arrive,
+    /// `arrive.expect_tx`, with the bytes in `x`.
+    ArriveExpectTx,
+    /// `expect_tx`, with the bytes in `x`.
+    ExpectTx,
+    /// `try_wait.parity`, with the parity in `x`.
+    TryWait,
+    /// `test_wait.parity`, with the parity in `x`.
+    TestWait,
+}
+
+/// What an operation does, with its operands.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Register to register.
+    Alu { f: LaneFn, args: Args },
+    /// `setp`: `args.d` and `args.c` are the predicate and its complement, or [`NONE`]; `wide` for 64-bit sources.
+    Compare { f: CompareFn, args: Args, wide: bool, combine: Logic, pred: u16, negated: bool },
+    /// Logic of predicates.
+    PredLogic { op: Logic, d: u16, a: u16, b: u16 },
+    /// `selp` of 16 or 32 bits.
+    Select32 { d: u16, a: u16, b: u16, pred: u16, negated: bool },
+    /// `selp` of 64 bits.
+    Select64 { d: u16, a: u16, b: u16, pred: u16, negated: bool },
+    /// A clock into a 64-bit register; in nanoseconds or cycles.
+    Clock { d: u16 },
+    /// Branch.
+    Bra { target: u32 },
+    /// End of the thread.
+    Exit,
+    /// Error.
+    Trap,
+    /// Nothing.
+    Nop,
+    /// `nanosleep`: lets others run.
+    Yield,
+    /// `ld.param`
+    LoadParam { elements: Elements, list: u32, offset: u32 },
+    /// `ld`
+    Load { address: AddressRef, elements: Elements, list: u32, order: MemOrder, scope: MemScope },
+    /// `st`
+    Store { address: AddressRef, elements: Elements, list: u32, order: MemOrder, scope: MemScope },
+    /// `atom`, or `red` where `d` is [`NONE`].
+    Atomic { address: AddressRef, op: AtomicOp, ty: Type, d: u16, b: u16, c: u16, order: MemOrder, scope: MemScope },
+    /// `shfl.sync`
+    Shuffle { mode: ShuffleMode, d: u16, pred: u16, a: u16, lane: u16, clamp: u16, members: u16 },
+    /// `vote.sync`
+    Vote { mode: VoteMode, d: u16, pred: u16, negated: bool, members: u16 },
+    /// `redux.sync`
+    Redux { op: ReduxOp, signed: bool, d: u16, a: u16, members: u16 },
+    /// `elect.sync`
+    Elect { d: u16, pred: u16, members: u16 },
+    /// `activemask`
+    ActiveMask { d: u16 },
+    /// `bar.warp.sync`
+    BarWarp { members: u16 },
+    /// `bar.sync`; threads may be [`NONE`].
+    BarSync { barrier: u16, threads: u16 },
+    /// `bar.arrive`
+    BarArrive { barrier: u16, threads: u16 },
+    /// `barrier.cluster.arrive`
+    ClusterArrive { release: bool },
+    /// `barrier.cluster.wait`
+    ClusterWait { acquire: bool },
+    /// `fence.acq_rel` and `fence.sc`
+    Fence { scope: MemScope },
+    /// `fence.proxy.async`, for the spaces named.
+    ProxyFence { shared: bool, global: bool },
+    /// `fence.mbarrier_init`
+    InitFence,
+    /// An mbarrier operation.
+    Mbarrier { op: MbarrierOp, address: AddressRef, x: u16, d: u16, order: MemOrder, scope: MemScope },
+    /// `cp.async.bulk` from shared to global memory.
+    BulkStore { dst: AddressRef, src: AddressRef, bytes: u16 },
+    /// `cp.async.bulk` from global to shared memory.
+    BulkLoad { dst: AddressRef, src: AddressRef, bytes: u16, barrier: AddressRef },
+    /// `cp.async.bulk.commit_group`
+    BulkCommit,
+    /// `cp.async.bulk.wait_group`
+    BulkWait { pending: u32, read: bool },
+    /// `griddepcontrol.launch_dependents`
+    LaunchDependents,
+    /// `griddepcontrol.wait`
+    DependencyWait,
+}
+
+/// Logic of predicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    /// The first operand alone.
+    First,
+    /// Both.
+    And,
+    /// Either.
+    Or,
+    /// One of the two.
+    Xor,
+    /// The first operand negated.
+    Not,
+}

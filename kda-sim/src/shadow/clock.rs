@@ -1,0 +1,149 @@
+//! Vector clocks over agents.
+
+use super::history::FastMap;
+use std::rc::Rc;
+
+/// Agents of a cluster are numbered from `cluster << AGENT_BITS`.
+pub const AGENT_BITS: u32 = 12;
+
+/// What is known of one agent: everything up to clock `all`, and of the lanes of `mask` up to `high`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Covered for every lane.
+    pub all: u32,
+    /// Covered for the lanes of `mask`.
+    pub high: u32,
+    /// Lanes.
+    pub mask: u32,
+}
+
+/// The lane field of an access by several lanes.
+pub const MANY_LANES: u32 = 32;
+
+impl Entry {
+    /// Everything up to a clock.
+    pub fn all(clock: u32) -> Entry {
+        Entry { all: clock, high: clock, mask: 0 }
+    }
+
+    /// Some lanes up to a clock.
+    pub fn lanes(mask: u32, clock: u32) -> Entry {
+        if mask == u32::MAX { Entry::all(clock) } else { Entry { all: 0, high: clock, mask } }
+    }
+
+    /// Learns what `other` knows. Of lanes known up to different clocks the later clock is taken for both.
+    #[inline]
+    pub fn join(&mut self, other: Entry) {
+        let all = self.all.max(other.all);
+        let mine = self.mask != 0 && self.high > all;
+        let theirs = other.mask != 0 && other.high > all;
+        let (mask, high) = match (mine, theirs) {
+            (true, true) => (self.mask | other.mask, self.high.max(other.high)),
+            (true, false) => (self.mask, self.high),
+            (false, true) => (other.mask, other.high),
+            (false, false) => (0, all),
+        };
+        *self = if mask == u32::MAX { Entry::all(high) } else { Entry { all, high, mask } };
+    }
+
+    /// True if an access of `lane` at `clock` is covered; of [`MANY_LANES`] at least two lanes must be.
+    #[inline]
+    pub fn covers(self, clock: u32, lane: u32) -> bool {
+        clock <= self.all
+            || (clock <= self.high
+                && if lane < MANY_LANES { self.mask >> lane & 1 != 0 } else { self.mask.count_ones() >= 2 })
+    }
+}
+
+/// What is known of one agent, through each proxy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Its accesses, for generic accesses and for those of its own proxy.
+    pub generic: Entry,
+    /// Its generic accesses to shared memory, for the async proxy: those it has fenced.
+    pub fenced_shared: Entry,
+    /// Its generic accesses to global memory, for the async proxy.
+    pub fenced_global: Entry,
+}
+
+impl Known {
+    /// Learns what `other` knows.
+    #[inline]
+    pub fn join(&mut self, other: &Known) {
+        self.generic.join(other.generic);
+        self.fenced_shared.join(other.fenced_shared);
+        self.fenced_global.join(other.fenced_global);
+    }
+}
+
+/// What an observer knows of every agent: densely for the agents of its cluster, sparsely for the others.
+#[derive(Clone, Debug)]
+pub struct Clocks {
+    cluster: u32,
+    local: Vec<Known>,
+    foreign: Option<Rc<FastMap<u32, Known>>>,
+}
+
+const LOCAL: u32 = (1 << AGENT_BITS) - 1;
+
+impl Clocks {
+    /// Knows nothing.
+    pub fn new(cluster: u32) -> Clocks {
+        Clocks { cluster, local: Vec::new(), foreign: None }
+    }
+
+    /// What is known of an agent.
+    #[inline]
+    pub fn get(&self, agent: u32) -> Known {
+        if agent >> AGENT_BITS == self.cluster {
+            return self.local.get((agent & LOCAL) as usize).copied().unwrap_or_default();
+        }
+        self.foreign.as_ref().and_then(|f| f.get(&agent)).copied().unwrap_or_default()
+    }
+
+    /// What is known of an agent, to change.
+    pub fn get_mut(&mut self, agent: u32) -> &mut Known {
+        if agent >> AGENT_BITS == self.cluster {
+            let index = (agent & LOCAL) as usize;
+            if index >= self.local.len() {
+                self.local.resize(index + 1, Known::default());
+            }
+            return &mut self.local[index];
+        }
+        Rc::make_mut(self.foreign.get_or_insert_default()).entry(agent).or_default()
+    }
+
+    /// Learns what `other` knows.
+    pub fn join(&mut self, other: &Clocks) {
+        if self.cluster == other.cluster {
+            if self.local.len() < other.local.len() {
+                self.local.resize(other.local.len(), Known::default());
+            }
+            for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
+                mine.join(theirs);
+            }
+        } else {
+            for (index, known) in other.local.iter().enumerate() {
+                self.get_mut(other.cluster << AGENT_BITS | index as u32).join(known);
+            }
+        }
+        let Some(theirs) = &other.foreign else { return };
+        match &self.foreign {
+            Some(mine) if Rc::ptr_eq(mine, theirs) => {}
+            None if self.cluster == other.cluster => self.foreign = Some(Rc::clone(theirs)),
+            _ => {
+                for (agent, known) in theirs.iter() {
+                    self.get_mut(*agent).join(known);
+                }
+            }
+        }
+    }
+
+    /// Calls `f` with everything known.
+    pub fn for_each(&mut self, mut f: impl FnMut(&mut Known)) {
+        self.local.iter_mut().for_each(&mut f);
+        if let Some(foreign) = &mut self.foreign {
+            Rc::make_mut(foreign).values_mut().for_each(f);
+        }
+    }
+}
