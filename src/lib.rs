@@ -6,9 +6,11 @@
 //! | how are kernels run on a device, and which device | [`runtime`] |
 //! | what is the right answer | [`reference`] |
 //! | which kernels are there | [`registry`] |
+//! | does every operator give the right answer | [`checks`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
 
+pub mod checks;
 pub mod registry;
 
 pub use kda_core as core;

@@ -44,7 +44,7 @@ pub fn compile_kernels(family: &Family, compile_variant: CompileVariant) -> Resu
         }
         kernels.extend(errors.take_all(compile_kernel(family, kernel, compile_variant)));
     }
-    errors.finish(kernels)
+    errors.once().finish(kernels)
 }
 
 fn compile_kernel<'a>(
@@ -115,10 +115,7 @@ pub fn kernels(
     compile_variant: CompileVariant,
 ) -> TokenStream {
     match syntax::module_args(attr.clone()) {
-        Ok(args) => {
-            let gathering = Gathering { attr, item, libraries: Vec::new(), rest: args.uses, broken: false };
-            go_on(gathering, callback, compile_variant)
-        }
+        Ok(args) => go_on(Gathering::new(attr, item, args.uses), callback, compile_variant),
         Err(errors) => failed(&errors, item),
     }
 }
@@ -137,13 +134,20 @@ fn go_on(gathering: Gathering, callback: &TokenStream, compile_variant: CompileV
     if let Some(call) = gathering.next(callback) {
         return call;
     }
+    let foreign = gathering.foreign_files();
     let Gathering { attr, item, libraries, broken, .. } = gathering;
     if broken {
         return failed(&[], item);
     }
     match syntax::module_args(attr).and_then(|args| compile(args, item.clone(), libraries, compile_variant)) {
         Ok(tokens) => tokens,
-        Err(errors) => failed(&errors, item),
+        Err(mut errors) => {
+            // The compiler shows the attribute instead of a place in another crate.
+            for error in errors.iter_mut().filter(|error| foreign.contains(&error.span.file())) {
+                error.write_place();
+            }
+            failed(&errors, item)
+        }
     }
 }
 

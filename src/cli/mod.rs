@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
     match command {
-        Command::Check(arguments) => check::run(&arguments, &check::operators(), streams),
+        Command::Check(arguments) => check::run(&arguments, &kda::checks::operators(), streams),
         Command::Replay(arguments) => replay::run(&arguments, streams),
         Command::List(arguments) => list::run(&arguments, &kernels(), streams),
         Command::Ptx(arguments) => ptx::run(&arguments, &kernels(), streams),

@@ -99,7 +99,13 @@ impl Diagnostic {
             let (start, end) = d.place();
             (d.code, start.line, start.column, end.line, end.column)
         };
-        key(self) == key(other)
+        key(self) == key(other) && self.span.file() == other.span.file()
+    }
+
+    /// Writes the place into the message, for a span that the compiler cannot show: `lib/src/math.rs:3:8`.
+    pub fn write_place(&mut self) {
+        let (start, _) = self.place();
+        self.message.push_str(&format!(" (at {}:{}:{})", self.span.file(), start.line, start.column + 1));
     }
 }
 
@@ -164,6 +170,17 @@ impl Errors {
     /// True if none was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Keeps the first error of each cause.
+    pub fn once(mut self) -> Errors {
+        let mut kept: Vec<Diagnostic> = Vec::new();
+        for error in self.0.drain(..) {
+            if !kept.iter().any(|known| known.same_cause(&error)) {
+                kept.push(error);
+            }
+        }
+        Errors(kept)
     }
 
     /// `value` if no error was added.

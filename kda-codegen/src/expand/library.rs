@@ -9,7 +9,8 @@
 //! Modules and macros have separate names, so the path of the macro is the path the module would have had, from any module
 //! (`crate::device::math`, `super::math`) and, for a `pub` library, from any crate (`other::device::math`). The name behind
 //! it holds a hash of the source, so two libraries of one name do not meet. A `pub` library is exported; any other is
-//! visible within its crate. Tokens keep their places, so errors in a library lie in the library's file.
+//! visible within its crate. Tokens keep their places, so errors in a library lie in the library's file; the compiler does
+//! not show places in another crate, so there the message names them.
 //!
 //! The callback is `::kda_dsl::…`: a crate that has kernels depends on `kda-dsl` under that name. A library that has
 //! errors of its own reports them once and answers with a mark instead of its source; families that use it then stay
@@ -33,24 +34,48 @@ pub struct Gathering {
     pub libraries: Vec<TokenStream>,
     /// Libraries still to be called.
     pub rest: Vec<Path>,
+    /// For each of these sources, true if it is from another crate.
+    pub foreign: Vec<bool>,
     /// True if a library answered that it has errors.
     pub broken: bool,
 }
 
+/// The crate that is being compiled, as cargo names it: the package and the target.
+fn this_crate() -> String {
+    let name = |variable| std::env::var(variable).unwrap_or_default();
+    format!("{}/{}", name("CARGO_PKG_NAME"), name("CARGO_CRATE_NAME"))
+}
+
 impl Gathering {
+    /// Nothing gathered yet.
+    pub fn new(attr: TokenStream, item: TokenStream, uses: Vec<Path>) -> Gathering {
+        Gathering { attr, item, libraries: Vec::new(), rest: uses, foreign: Vec::new(), broken: false }
+    }
+
+    /// Files of the libraries that are from another crate.
+    pub fn foreign_files(&self) -> Vec<String> {
+        let foreign = self.libraries.iter().zip(&self.foreign).filter(|(_, foreign)| **foreign);
+        foreign.filter_map(|(source, _)| source.clone().into_iter().next()).map(|token| token.span().file()).collect()
+    }
+
     /// The call of the next library, if there is one. `callback` is the function-like macro that takes its answer.
     pub fn next(&self, callback: &TokenStream) -> Option<TokenStream> {
         let (next, rest) = self.rest.split_first()?;
-        let Gathering { attr, item, libraries, broken, .. } = self;
+        let Gathering { attr, item, libraries, foreign, broken, .. } = self;
         Some(quote! {
-            #next! { { #callback } { { #attr } { #item } { #({ #libraries })* } { #(#rest),* } { #broken } } }
+            #next! {
+                { #callback }
+                { { #attr } { #item } { #({ #libraries })* } { #({ #foreign })* } { #(#rest),* } { #broken } }
+            }
         })
     }
 
     /// Reads the answer of a library: the bundle and the library's source. `None` if the tokens are no such answer.
     pub fn answer(tokens: TokenStream) -> Option<Gathering> {
-        let [bundle, library] = braced(tokens)?.try_into().ok()?;
-        let [attr, item, libraries, rest, broken] = <[TokenStream; 5]>::try_from(braced(bundle)?).ok()?;
+        let [bundle, origin, library] = braced(tokens)?.try_into().ok()?;
+        let [attr, item, libraries, foreign, rest, broken] = <[TokenStream; 6]>::try_from(braced(bundle)?).ok()?;
+        let is_true = |tokens: &TokenStream| tokens.to_string() == "true";
+        let origin: syn::LitStr = syn::parse2(origin).ok()?;
         let rest = syn::parse::Parser::parse2(
             |input: syn::parse::ParseStream<'_>| input.parse_terminated(Path::parse_mod_style, syn::Token![,]),
             rest,
@@ -60,12 +85,14 @@ impl Gathering {
             item,
             libraries: braced(libraries)?,
             rest: rest.ok()?.into_iter().collect(),
-            broken: broken.to_string() == "true",
+            foreign: braced(foreign)?.iter().map(is_true).collect(),
+            broken: is_true(&broken),
         };
         if library.is_empty() {
             gathering.broken = true;
         } else {
             gathering.libraries.push(library);
+            gathering.foreign.push(origin.value() != this_crate());
         }
         Some(gathering)
     }
@@ -100,7 +127,7 @@ pub fn device_library(attr: TokenStream, item: TokenStream) -> TokenStream {
         _ => (TokenStream::new(), quote!(pub(crate))),
     };
     let dollar = TokenTree::Punct(proc_macro2::Punct::new('$', proc_macro2::Spacing::Alone));
-    let source = Group::new(Delimiter::Brace, source);
+    let (source, origin) = (Group::new(Delimiter::Brace, source), this_crate());
     quote! {
         #report
         #[doc(hidden)]
@@ -108,7 +135,7 @@ pub fn device_library(attr: TokenStream, item: TokenStream) -> TokenStream {
         #export
         macro_rules! #behind {
             ({ #dollar(#dollar callback:tt)* } #dollar bundle:tt) => {
-                #dollar(#dollar callback)* ! { #dollar bundle #source }
+                #dollar(#dollar callback)* ! { #dollar bundle { #origin } #source }
             };
         }
         #[doc(hidden)]

@@ -138,8 +138,9 @@ fn budget(
             .filter_map(|(role, _)| role.registers.map(|r| format!("{} {r} x {} threads", role.name, 32 * role.warps)))
             .collect();
         let message = format!(
-            "the roles hold {of_roles} registers ({}), {min_blocks} times; a multiprocessor has {REGISTERS}",
-            list.join(", ")
+            "the roles hold {of_roles} registers ({}){}; a multiprocessor has {REGISTERS}",
+            list.join(", "),
+            times(min_blocks)
         );
         return Err(Diagnostic::at(505, &decl.name, message));
     }
@@ -148,10 +149,16 @@ fn budget(
         let all = i128::from(registers.next_multiple_of(8)) * i128::from(block);
         if all * blocks > REGISTERS {
             let message = format!(
-                "{registers} registers for {block} threads are {all}, {min_blocks} times; a multiprocessor has {REGISTERS}"
+                "{registers} registers for {block} threads are {all}{}; a multiprocessor has {REGISTERS}",
+                times(min_blocks)
             );
             return Err(Diagnostic::at(505, expr, message));
         }
     }
     Ok(())
+}
+
+/// How often a multiprocessor is to hold the block, where that is more than once.
+fn times(min_blocks: u32) -> String {
+    if min_blocks > 1 { format!(", {min_blocks} times") } else { String::new() }
 }

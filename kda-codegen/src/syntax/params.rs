@@ -125,7 +125,7 @@ fn scalar(ty: &Type) -> Result<Elem> {
     let written = text::tokens(ty.to_token_stream());
     match Elem::from_name(&written) {
         Some(elem @ (Elem::Bool | Elem::U32 | Elem::U64 | Elem::I32 | Elem::I64 | Elem::F32)) => Ok(elem),
-        Some(_) => Err(Diagnostic::at(401, ty, format!("a scalar parameter cannot be a `{written}`"))
+        Some(_) => Err(Diagnostic::at(401, ty, format!("`{written}` cannot be passed as a scalar"))
             .help("scalars are bool, u32, i32, u64, i64 or f32; convert in the kernel")),
         None => Err(Diagnostic::at(111, ty, format!("`{written}` is no type of a kernel parameter"))
             .help("write `Global<T>`, `GlobalMut<T>`, `Option<…>` of one, or bool, u32, i32, u64, i64, f32")),

@@ -7,6 +7,7 @@ use super::select::hint;
 use super::table::{Align, Table};
 use super::{BackendName, Stop, Streams, Verdict, progress};
 use clap::Args;
+use kda::checks::{Extent, Measured, Operator, Request};
 use kda::runtime::{Opened, open};
 
 /// Options of `kda check`.
@@ -18,82 +19,15 @@ pub struct Arguments {
     /// What runs the kernels.
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendName,
-    /// A few small cases only.
+    /// Every variant on a few small problems; the default.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Every case, long ones included.
+    /// Every variant on many problems, large ones included.
     #[arg(long)]
     full: bool,
-    /// Seed of the inputs.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-}
-
-/// How much is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// A few small cases.
-    Quick,
-    /// What is worth checking at every change.
-    Usual,
-    /// Every case.
-    Full,
-}
-
-impl Extent {
-    fn name(self) -> &'static str {
-        match self {
-            Extent::Quick => "quick",
-            Extent::Usual => "usual",
-            Extent::Full => "all",
-        }
-    }
-}
-
-/// What a check is to use.
-pub struct Request<'r> {
-    /// The executor, and how it was chosen.
-    pub device: &'r Opened,
-    /// How much is checked.
-    pub extent: Extent,
-    /// Seed of the inputs.
-    pub seed: u64,
-}
-
-/// One output of one case, compared with the golden model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// The case: sizes and what is special about it.
-    pub case: String,
-    /// Which output, and in which measure.
-    pub output: String,
-    /// What was found.
-    pub error: f64,
-    /// What is allowed: a bound derived from the data.
-    pub budget: f64,
-}
-
-impl Measured {
-    /// True if the error is a number within the budget.
-    pub fn passes(&self) -> bool {
-        self.error <= self.budget
-    }
-}
-
-/// Takes a request, hands every result to the second argument, and may fail with one line.
-pub type Run = fn(&Request, &mut dyn FnMut(Measured)) -> Result<(), String>;
-
-/// The checks of one operator.
-pub struct Operator {
-    /// Name for `--op`.
-    pub name: &'static str,
-    /// Runs the cases and hands out each result as it comes. An error is one line: what could not be done, and why.
-    pub run: Run,
-}
-
-/// Every operator of this build that can be checked.
-pub fn operators() -> Vec<Operator> {
-    Vec::new()
+    /// Seed of the inputs; drawn from the clock and printed if absent.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 /// Runs the checks; passes only if something was measured and all of it is within its budget.
@@ -116,13 +50,10 @@ fn run_on(
     device: &Opened,
     streams: &mut Streams,
 ) -> Result<Verdict, Stop> {
-    let extent = match (arguments.quick, arguments.full) {
-        (true, _) => Extent::Quick,
-        (false, true) => Extent::Full,
-        (false, false) => Extent::Usual,
-    };
-    let request = Request { device, extent, seed: arguments.seed };
-    writeln!(streams.out, "{}; {} cases, seed {}", request.device.why, request.extent.name(), request.seed)?;
+    let extent = if arguments.full { Extent::Full } else { Extent::Quick };
+    let seed = arguments.seed.unwrap_or_else(clock_seed);
+    let request = Request { device, extent, seed };
+    writeln!(streams.out, "{}; {} check, seed {}", request.device.why, request.extent.name(), request.seed)?;
     let mut table = Table::new(&[
         ("operator", Align::Left),
         ("case", Align::Left),
@@ -140,7 +71,7 @@ fn run_on(
     for operator in chosen {
         bar.set_message(operator.name);
         let mut measured = 0;
-        let mut take = |result: Measured| {
+        let mut take = |result: Measured, _share: f64| {
             measured += 1;
             let passes = result.passes();
             if passes {
@@ -174,6 +105,12 @@ fn run_on(
     }
     writeln!(streams.out, "{passed} passed, {failed} failed")?;
     Ok(if failed == 0 && passed > 0 { Verdict::Passed } else { Verdict::Failed })
+}
+
+/// A seed that differs from run to run.
+fn clock_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |d| d.as_nanos() as u64)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn measured(error: f64) -> Measured {
 const GOOD: Operator = Operator {
     name: "good",
     run: |_, take| {
-        take(measured(1e-3));
+        take(measured(1e-3), 1.0);
         Ok(())
     },
 };
@@ -65,21 +65,21 @@ const SEED: Operator = Operator {
     name: "seed",
     run: |request, take| {
         assert_eq!((request.seed, request.extent), (7, Extent::Full));
-        take(measured(0.0));
+        take(measured(0.0), 1.0);
         Ok(())
     },
 };
 const BAD: Operator = Operator {
     name: "bad",
     run: |_, take| {
-        take(measured(1.1e-3));
+        take(measured(1.1e-3), 1.0);
         Ok(())
     },
 };
 const NAN: Operator = Operator {
     name: "nan",
     run: |_, take| {
-        take(measured(f64::NAN));
+        take(measured(f64::NAN), 1.0);
         Ok(())
     },
 };
@@ -87,7 +87,7 @@ const EMPTY: Operator = Operator { name: "empty", run: |_, _| Ok(()) };
 const STOPPED: Operator = Operator {
     name: "stopped",
     run: |_, take| {
-        take(measured(0.0));
+        take(measured(0.0), 1.0);
         Err("the device was lost".into())
     },
 };
