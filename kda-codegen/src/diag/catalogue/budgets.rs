@@ -30,4 +30,10 @@ pub const ENTRIES: &[Entry] = &[
          taken as often as `min_blocks_per_sm` says.",
         "Lower `regs` of the roles that compute least, `max_registers` or `min_blocks_per_sm`.",
     ),
+    entry(
+        550,
+        "shared memory",
+        "The shared buffers of a CTA take at most 232,448 bytes.",
+        "Shrink the buffers that the message lists, or reuse one of them.",
+    ),
 ];

@@ -2,19 +2,23 @@
 //!
 //! | codes | area | table |
 //! | --- | --- | --- |
-//! | KDA01xx | language: attributes, items, signatures, bodies | [`language`] |
+//! | KDA010x to KDA012x | language: attributes, items, signatures | [`language`] |
+//! | KDA015x, KDA016x | language: bodies | [`bodies`] |
 //! | KDA02xx | constants, variants, conditions of a launch | [`constants`] |
 //! | KDA03xx | scopes and roles | [`roles`] |
 //! | KDA04xx | layouts and types | [`types`] |
 //! | KDA05xx | budgets | [`budgets`] |
+//! | KDA06xx | protocol | [`protocol`] |
 //! | KDA10xx | launch | [`launch`] |
 //!
 //! A test reads the crate's sources and refuses a code without an entry and an entry without a use.
 
+pub mod bodies;
 pub mod budgets;
 pub mod constants;
 pub mod language;
 pub mod launch;
+pub mod protocol;
 pub mod roles;
 pub mod types;
 
@@ -39,8 +43,16 @@ pub(super) const fn entry(code: u16, title: &'static str, explanation: &'static 
 }
 
 /// The tables, by area.
-pub const TABLES: &[&[Entry]] =
-    &[language::ENTRIES, constants::ENTRIES, roles::ENTRIES, types::ENTRIES, budgets::ENTRIES, launch::ENTRIES];
+pub const TABLES: &[&[Entry]] = &[
+    language::ENTRIES,
+    bodies::ENTRIES,
+    constants::ENTRIES,
+    roles::ENTRIES,
+    types::ENTRIES,
+    budgets::ENTRIES,
+    protocol::ENTRIES,
+    launch::ENTRIES,
+];
 
 /// Every entry, in the order of the codes.
 pub fn all() -> impl Iterator<Item = &'static Entry> {

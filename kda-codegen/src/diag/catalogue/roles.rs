@@ -28,4 +28,29 @@ pub const ENTRIES: &[Entry] = &[
         "`regs` is set for four warps at once, beginning at a multiple of four.",
         "Let the role be whole warpgroups, or leave `regs` out.",
     ),
+    entry(
+        350,
+        "collective in a divergent branch",
+        "The instruction needs all lanes of a warp or all threads of a CTA, but threads may differ in the branch around it: \
+         it would hang or exchange nonsense.",
+        "Compute in all threads, and use the result under the condition.",
+    ),
+    entry(
+        351,
+        "unknown or misplaced role",
+        "`#[role(…)]` names roles that `#[roles(…)]` declares; a role does not stand in another.",
+        "Correct the name, or declare the role.",
+    ),
+    entry(
+        352,
+        "named barrier of other threads",
+        "A named barrier is declared between roles, and only these may use it.",
+        "Write `NamedBarrier { between: (load, math) }` and call it in those roles.",
+    ),
+    entry(
+        353,
+        "CTA barrier inside a role",
+        "The other roles never arrive, so the CTA hangs.",
+        "Move it out of the role, or use a `NamedBarrier` between the roles that meet.",
+    ),
 ];

@@ -22,4 +22,41 @@ pub const ENTRIES: &[Entry] = &[
         "A tensor has one to six axes.",
         "Join axes that are dense, or index them in the kernel.",
     ),
+    entry(
+        450,
+        "vector access that is not provably aligned",
+        "A vector load or store needs an address that is a multiple of its size. It is proved from the shape, the strides \
+         and the conditions of `#[requires]`, and not assumed.",
+        "Name the stride in `#[dims]` and demand its divisibility: `#[requires(pitch % 8 == 0)]`.",
+    ),
+    entry(
+        451,
+        "impossible vector access",
+        "A vector has 2, 4 or 8 elements of at most 16 bytes in all, and the value must have as many.",
+        "Choose such a width: `load_v::<4>()`.",
+    ),
+    entry(
+        452,
+        "more indices than axes",
+        "The list of indices is longer than the shape that it indexes.",
+        "Give at most one index an axis.",
+    ),
+    entry(
+        453,
+        "copy or cast between different layouts",
+        "A bulk copy moves whole multiples of 16 bytes between views of the same elements; a cast reads a whole buffer.",
+        "Slice both views alike.",
+    ),
+    entry(
+        454,
+        "store through a read-only parameter",
+        "The parameter is declared `Global`, which is only read.",
+        "Declare it `GlobalMut<T>`.",
+    ),
+    entry(
+        455,
+        "open axes where one element is needed",
+        "A load or store of elements needs an index for every axis.",
+        "Complete the list of `.at([…])`.",
+    ),
 ];
