@@ -9,7 +9,7 @@ pub fn bar(steps: usize) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(steps as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent}% {elapsed} {msg}") {
         bar.set_style(style);
     }
     bar

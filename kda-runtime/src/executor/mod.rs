@@ -9,6 +9,8 @@ use std::fmt;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 /// Which executor the caller wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -98,8 +100,16 @@ fn open_cuda(_reason: &str) -> Result<Opened, ExecError> {
     Err(ExecError::Unsupported("this build has no CUDA executor; build with the feature `cuda`".into()))
 }
 
+#[cfg(feature = "sim")]
+fn open_sim(reason: &str) -> Result<Opened, ExecError> {
+    let executor = sim::SimExecutor::default();
+    let why = format!("backend sim ({reason}): {}", executor.describe());
+    Ok(Opened { executor: Box::new(executor), backend: Backend::Sim, why })
+}
+
+#[cfg(not(feature = "sim"))]
 fn open_sim(_reason: &str) -> Result<Opened, ExecError> {
-    Err(ExecError::Unsupported("this build has no simulator".into()))
+    Err(ExecError::Unsupported("this build has no simulator; build with the feature `sim`".into()))
 }
 
 #[cfg(test)]
@@ -111,6 +121,14 @@ mod tests {
         let names = [Backend::Auto, Backend::Cuda, Backend::Sim].map(|b| b.to_string());
         assert_eq!(names, ["auto", "cuda", "sim"]);
         assert_eq!(Backend::default(), Backend::Auto);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn there_is_always_the_simulator() {
+        assert_eq!(open(Backend::Sim).unwrap().backend, Backend::Sim);
+        let auto = open(Backend::Auto).unwrap();
+        assert!(auto.backend == Backend::Cuda || auto.why.contains("CUDA device"), "{}", auto.why);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::select::{Arguments, select};
 use super::table::{Align, Table};
 use super::{Stop, Streams, Verdict};
 use kda::core::desc::{DimDesc, StrideDesc};
-use kda::core::{KernelDesc, ParamDesc, ParamKind};
+use kda::core::{Expr, KernelDesc, ParamDesc, ParamKind};
 use serde::Serialize;
 use tera::{Context, Tera};
 
@@ -67,7 +67,7 @@ impl Card {
             isa: desc.isa.to_string(),
             source: format!("{}:{}", desc.source.file, desc.source.line),
             consts: desc.consts.iter().map(|c| format!("{} = {}", c.name, c.value)).collect(),
-            grid: desc.grid.iter().map(|size| format!("({size})")).collect(),
+            grid: desc.grid.iter().map(grid_axis).collect(),
             threads: desc.block,
             warps: desc.block.div_ceil(32),
             blocks_per_sm: desc.min_blocks_per_sm,
@@ -83,6 +83,14 @@ impl Card {
             params: params(desc),
             requires: desc.requires.iter().map(|r| r.text).collect(),
         }
+    }
+}
+
+/// A grid size, in parentheses where it is more than a name or a number.
+fn grid_axis(size: &Expr) -> String {
+    match size {
+        Expr::Int(_) | Expr::Name(_) => size.to_string(),
+        _ => format!("({size})"),
     }
 }
 
@@ -184,7 +192,7 @@ mod tests {
         let card = render(&VERIFY).unwrap();
         for part in [
             "verify__t4    sm_90a, PTX 8.0\nfamily conv_verify, kernel verify, kda-kernels/src/conv_verify.rs:42\nconstants: T = 4\n\nLAUNCH\n",
-            "(n * 2) x (1) x (1) CTAs",
+            "(n * 2) x 1 x 1 CTAs",
             "384 threads in 12 warps",
             "cluster     2 CTAs",
             "73784 bytes, dynamic",

@@ -67,11 +67,12 @@ fn run_on(
         .iter()
         .filter(|operator| arguments.ops.is_empty() || arguments.ops.iter().any(|name| name == operator.name))
         .collect();
-    let bar = progress::bar(chosen.len());
-    for operator in chosen {
+    let bar = progress::bar(chosen.len() * STEPS);
+    for (index, operator) in chosen.into_iter().enumerate() {
         bar.set_message(operator.name);
         let mut measured = 0;
-        let mut take = |result: Measured, _share: f64| {
+        let mut take = |result: Measured, share: f64| {
+            bar.set_position(position(index, share));
             measured += 1;
             let passes = result.passes();
             if passes {
@@ -96,7 +97,7 @@ fn run_on(
             failed += 1;
             causes.push(format!("{}: nothing was measured", operator.name));
         }
-        bar.inc(1);
+        bar.set_position(position(index + 1, 0.0));
     }
     bar.finish_and_clear();
     table.write(streams.out)?;
@@ -105,6 +106,14 @@ fn run_on(
     }
     writeln!(streams.out, "{passed} passed, {failed} failed")?;
     Ok(if failed == 0 && passed > 0 { Verdict::Passed } else { Verdict::Failed })
+}
+
+/// Steps of the progress bar for each operator.
+const STEPS: usize = 100;
+
+/// Where the progress bar stands when `share` of the work of operator `index` is done.
+fn position(index: usize, share: f64) -> u64 {
+    ((index as f64 + share.clamp(0.0, 1.0)) * STEPS as f64) as u64
 }
 
 /// A seed that differs from run to run.

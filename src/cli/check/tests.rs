@@ -94,7 +94,7 @@ const STOPPED: Operator = Operator {
 
 fn check(operators: &[Operator], ops: &[&str]) -> (Verdict, String, String) {
     let ops = ops.iter().map(|op| op.to_string()).collect();
-    let arguments = Arguments { ops, backend: BackendName::Auto, quick: false, full: true, seed: 7 };
+    let arguments = Arguments { ops, backend: BackendName::Auto, quick: false, full: true, seed: Some(7) };
     let device = Opened { executor: Box::new(Idle), backend: Backend::Sim, why: "backend idle".into() };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let verdict = run_on(&arguments, operators, &device, &mut Streams { out: &mut out, err: &mut err }).unwrap();
@@ -105,7 +105,7 @@ fn check(operators: &[Operator], ops: &[&str]) -> (Verdict, String, String) {
 fn passes_only_if_all_is_within_budget() {
     let (verdict, out, err) = check(&[GOOD, SEED], &[]);
     assert_eq!(verdict, Verdict::Passed);
-    assert!(out.starts_with("backend idle; all cases, seed 7\n") && out.ends_with("2 passed, 0 failed\n"), "{out}");
+    assert!(out.starts_with("backend idle; full check, seed 7\n") && out.ends_with("2 passed, 0 failed\n"), "{out}");
     assert!(err.is_empty());
     for wrong in [BAD, NAN, EMPTY, STOPPED] {
         let name = wrong.name;
@@ -121,7 +121,7 @@ fn passes_only_if_all_is_within_budget() {
 fn operators_are_chosen_by_name() {
     assert_eq!(check(&[GOOD, BAD], &["good"]).0, Verdict::Passed);
     let arguments =
-        Arguments { ops: vec!["godo".into()], backend: BackendName::Sim, quick: false, full: false, seed: 0 };
+        Arguments { ops: vec!["godo".into()], backend: BackendName::Sim, quick: false, full: false, seed: None };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stop = run(&arguments, &[GOOD], &mut Streams { out: &mut out, err: &mut err }).unwrap_err();
     assert!(stop.to_string().ends_with("near it: `good`"), "{stop}");
@@ -129,7 +129,7 @@ fn operators_are_chosen_by_name() {
 
 #[test]
 fn nothing_to_check_is_not_a_pass() {
-    let arguments = Arguments { ops: vec![], backend: BackendName::Sim, quick: true, full: false, seed: 0 };
+    let arguments = Arguments { ops: vec![], backend: BackendName::Sim, quick: true, full: false, seed: None };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let verdict = run(&arguments, &[], &mut Streams { out: &mut out, err: &mut err }).unwrap();
     assert_eq!((verdict, out.len()), (Verdict::Failed, 0));
