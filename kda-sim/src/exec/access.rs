@@ -147,7 +147,7 @@ impl Machine<'_> {
         let spread = match broadcast {
             true if act.count_ones() == 1 => Spread::One(act.trailing_zeros()),
             true => Spread::One(MANY_LANES),
-            false => Spread::PerLane(bytes / 4),
+            false => Spread::PerLane((bytes / 4).trailing_zeros()),
         };
         let first = addresses[act.trailing_zeros() as usize];
         let cluster_warps = self.cluster_warps();
@@ -237,7 +237,7 @@ impl Machine<'_> {
             block.shadow();
             let mut cells = block.cells(offset / 4, words, key);
             let mut observer = observer(warp, know, history, pc, bases, cluster_warps, false);
-            if let Err(conflict) = observer.write_span(&mut cells, Spread::PerLane(bytes / 4)) {
+            if let Err(conflict) = observer.write_span(&mut cells, Spread::PerLane((bytes / 4).trailing_zeros())) {
                 let place = Place::of(&target, first).at_word(conflict.word + offset / 4, offset);
                 return Err(self.fault(w, pc, act, Fault::Race { conflict, write: true, place }));
             }
@@ -330,6 +330,26 @@ fn word(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
 }
 
+/// Every `N`th word, from the `k`th, into the lanes of a register.
+#[inline(always)]
+fn gather<const N: usize>(data: &[u8], k: usize, out: &mut [u32; LANES]) {
+    let words = &data.as_chunks::<4>().0[..N * LANES];
+    let (tuples, _) = words.as_chunks::<N>();
+    for (out, tuple) in out.iter_mut().zip(tuples) {
+        *out = u32::from_le_bytes(tuple[k & (N - 1)]);
+    }
+}
+
+/// The lanes of a register into every `N`th word, from the `k`th.
+#[inline(always)]
+fn scatter<const N: usize>(data: &mut [u8], k: usize, values: &[u32; LANES]) {
+    let words = &mut data.as_chunks_mut::<4>().0[..N * LANES];
+    let (tuples, _) = words.as_chunks_mut::<N>();
+    for (value, tuple) in values.iter().zip(tuples) {
+        tuple[k & (N - 1)] = value.to_le_bytes();
+    }
+}
+
 /// Consecutive elements into registers: lane `l` has the bytes from `l * bytes * count`.
 #[inline(always)]
 fn load_run(block: &Block, offset: usize, elements: Elements, list: &[u16], registers: &mut Registers) {
@@ -345,23 +365,10 @@ fn load_run(block: &Block, offset: usize, elements: Elements, list: &[u16], regi
             }
             let out = &mut registers.b32[*d as usize];
             match count {
-                1 => {
-                    let data: &[u8; 128] = data[..128].try_into().unwrap_or(&[0; 128]);
-                    for lane in 0..LANES {
-                        out[lane] = word(data, lane * 4);
-                    }
-                }
-                4 => {
-                    let data: &[u8; 512] = data[..512].try_into().unwrap_or(&[0; 512]);
-                    for lane in 0..LANES {
-                        out[lane] = word(data, lane * 16 + k * 4);
-                    }
-                }
-                _ => {
-                    for lane in 0..LANES {
-                        out[lane] = word(data, (lane * count + k) * 4);
-                    }
-                }
+                1 => gather::<1>(data, 0, out),
+                2 => gather::<2>(data, k, out),
+                4 => gather::<4>(data, k, out),
+                _ => gather::<8>(data, k, out),
             }
             let mut undefined = 0;
             if !all_defined {
@@ -439,9 +446,11 @@ fn store_run(block: &mut Block, offset: usize, elements: Elements, list: &[u16],
         if bytes == 4 && !elements.wide {
             let values = &registers.b32[s];
             let data = &mut block.data[offset..offset + words * 4];
-            for lane in 0..LANES {
-                let at = (lane * count + k) * 4;
-                data[at..at + 4].copy_from_slice(&values[lane].to_le_bytes());
+            match count {
+                1 => scatter::<1>(data, 0, values),
+                2 => scatter::<2>(data, k, values),
+                4 => scatter::<4>(data, k, values),
+                _ => scatter::<8>(data, k, values),
             }
         } else {
             for lane in 0..LANES {

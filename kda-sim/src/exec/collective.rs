@@ -3,7 +3,8 @@
 use super::step::set_pred;
 use super::warp::{Flow, Step, Wait};
 use super::{Machine, Outcome};
-use crate::program::op::{Kind, NONE};
+use crate::alu::lanes::Registers;
+use crate::program::op::{Kind, NONE, Permutation};
 use crate::report::Code;
 use kda_ptx::modifier::{ReduxOp, ShuffleMode, VoteMode};
 
@@ -124,47 +125,57 @@ impl Machine<'_> {
     }
 
     /// `shfl.sync`: registers are the value, the predicate, the source, the lane, the clamp and the members.
-    #[inline(always)]
-    pub(super) fn shuffle(&mut self, w: usize, pc: u32, act: u32, mode: ShuffleMode, regs: [u16; 6]) -> Step {
+    fn shuffle(&mut self, w: usize, pc: u32, act: u32, mode: ShuffleMode, regs: [u16; 6]) -> Step {
         let [d, pred, a, lane, clamp, members] = regs;
         if let Err(flow) = self.members(w, pc, act, members)? {
             return Ok(flow);
         }
         let r = &mut self.warps[w].registers;
         let (lanes, clamps) = (&r.b32[lane as usize], &r.b32[clamp as usize]);
-        let mut from = [0u32; 32];
-        let mut inside = 0u32;
-        for me in 0..32u32 {
-            let (b, c) = (lanes[me as usize] & 31, clamps[me as usize]);
-            let (limit, segment) = (c & 31, c >> 8 & 31);
-            let last = (me & segment) | (limit & !segment);
-            let first = me & segment;
-            let (j, ok) = match mode {
-                ShuffleMode::Up => (me.wrapping_sub(b), me as i32 - b as i32 >= last as i32),
-                ShuffleMode::Down => (me + b, me + b <= last),
-                ShuffleMode::Bfly => (me ^ b, (me ^ b) <= last),
-                ShuffleMode::Idx => (first | (b & !segment), (first | (b & !segment)) <= last),
-            };
-            from[me as usize] = if ok { j & 31 } else { me };
-            inside |= u32::from(ok) << me;
+        let permutation = Permutation::of(mode, lanes, clamps);
+        let control = r.undef32[lane as usize] | r.undef32[clamp as usize];
+        permute(r, &permutation, d, pred, a, act, control);
+        Ok(Flow::Next)
+    }
+
+    /// A shuffle whose permutation is known.
+    #[inline(always)]
+    pub(super) fn permute(&mut self, w: usize, pc: u32, act: u32, which: u32, regs: [u16; 4]) -> Step {
+        let [d, pred, a, members] = regs;
+        let whole = act == u32::MAX && self.warps[w].registers.b32[members as usize] == [u32::MAX; 32];
+        if !whole && let Err(flow) = self.members(w, pc, act, members)? {
+            return Ok(flow);
         }
+        permute(&mut self.warps[w].registers, &self.program.permutations[which as usize], d, pred, a, act, 0);
+        Ok(Flow::Next)
+    }
+}
+
+/// Moves values between lanes; of lanes that do not take part they are undefined.
+#[inline(always)]
+fn permute(r: &mut Registers, permutation: &Permutation, d: u16, pred: u16, a: u16, act: u32, control: u32) {
+    if d != NONE {
         let source = r.b32[a as usize];
         let undef_source = r.undef32[a as usize] | !act;
-        let control = r.undef32[lane as usize] | r.undef32[clamp as usize];
-        if d != NONE {
-            let out = &mut r.b32[d as usize];
-            let mut undefined = 0;
+        let moved: [u32; 32] = std::array::from_fn(|me| source[(permutation.from[me] & 31) as usize]);
+        let out = &mut r.b32[d as usize];
+        if act == u32::MAX {
+            *out = moved;
+        } else {
             for me in 0..32 {
-                let value = source[(from[me] & 31) as usize];
-                undefined |= (undef_source >> (from[me] & 31) & 1) << me;
-                out[me] = if act >> me & 1 != 0 { value } else { out[me] };
+                out[me] = if act >> me & 1 != 0 { moved[me] } else { out[me] };
             }
-            let u = &mut r.undef32[d as usize];
-            *u = (*u & !act) | ((undefined | control) & act);
         }
-        if pred != NONE {
-            set_pred(r, pred, inside, control, act);
+        let mut undefined = 0;
+        if undef_source != 0 {
+            for (me, from) in permutation.from.iter().enumerate() {
+                undefined |= (undef_source >> (from & 31) & 1) << me;
+            }
         }
-        Ok(Flow::Next)
+        let u = &mut r.undef32[d as usize];
+        *u = (*u & !act) | ((undefined | control) & act);
+    }
+    if pred != NONE {
+        set_pred(r, pred, permutation.inside, control, act);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::warp::{Flow, Group, Step, Wait};
 use super::{Machine, Outcome};
+use crate::alu::lanes::Registers;
 use crate::program::op::{GUARD_NEGATED, Kind, Logic, NO_GUARD, NONE};
 use crate::report::Code;
 
@@ -74,6 +75,19 @@ impl Machine<'_> {
                     }
                     Kind::Store { address, elements, list, order, scope } => {
                         self.store(w, pc, act, address, elements, list, order, scope)?
+                    }
+                    Kind::Permute { permutation, d, pred, a, members } => {
+                        self.permute(w, pc, act, permutation, [d, pred, a, members])?
+                    }
+                    Kind::Compare { f, args, wide, combine, pred, negated } => {
+                        let registers = &mut self.warps[w].registers;
+                        let value = f(registers, &args);
+                        compare(registers, value, args.d, args.c, [args.a, args.b], wide, combine, pred, negated, act);
+                        Flow::Next
+                    }
+                    Kind::Select32 { d, a, b, pred, negated } => {
+                        select32(&mut self.warps[w].registers, d, a, b, pred, negated, act);
+                        Flow::Next
                     }
                     _ => self.other(w, pc, act, active)?,
                 };
@@ -157,46 +171,19 @@ impl Machine<'_> {
     /// Every operation that is not in the inner loop.
     fn other(&mut self, w: usize, pc: u32, act: u32, active: u32) -> Step {
         match self.program.ops[pc as usize].kind {
-            Kind::Alu { .. } | Kind::Bra { .. } | Kind::Load { .. } | Kind::Store { .. } | Kind::Nop => Ok(Flow::Next),
-            Kind::Compare { f, args, wide, combine, pred, negated } => {
-                let registers = &mut self.warps[w].registers;
-                let mut value = f(registers, &args);
-                let mut complement = !value;
-                let file = if wide { &registers.undef64 } else { &registers.undef32 };
-                let mut undefined = file[args.a as usize] | file[args.b as usize];
-                if combine != Logic::First {
-                    let third = registers.pred[pred as usize] ^ if negated { u32::MAX } else { 0 };
-                    undefined |= registers.undef_pred[pred as usize];
-                    value = logic(combine, value, third);
-                    complement = logic(combine, complement, third);
-                }
-                for (d, value) in [(args.d, value), (args.c, complement)] {
-                    if d != NONE {
-                        set_pred(registers, d, value, undefined, act);
-                    }
-                }
-                Ok(Flow::Next)
-            }
+            Kind::Alu { .. }
+            | Kind::Bra { .. }
+            | Kind::Load { .. }
+            | Kind::Store { .. }
+            | Kind::Permute { .. }
+            | Kind::Compare { .. }
+            | Kind::Select32 { .. }
+            | Kind::Nop => Ok(Flow::Next),
             Kind::PredLogic { op, d, a, b } => {
                 let registers = &mut self.warps[w].registers;
                 let value = logic(op, registers.pred[a as usize], registers.pred[b as usize]);
                 let undefined = registers.undef_pred[a as usize] | registers.undef_pred[b as usize];
                 set_pred(registers, d, value, undefined, act);
-                Ok(Flow::Next)
-            }
-            Kind::Select32 { d, a, b, pred, negated } => {
-                let r = &mut self.warps[w].registers;
-                let choice = r.pred[pred as usize] ^ if negated { u32::MAX } else { 0 };
-                let (va, vb) = (r.b32[a as usize], r.b32[b as usize]);
-                let out = &mut r.b32[d as usize];
-                for lane in 0..32 {
-                    let value = if choice >> lane & 1 != 0 { va[lane] } else { vb[lane] };
-                    out[lane] = if act >> lane & 1 != 0 { value } else { out[lane] };
-                }
-                let undefined = selected(r.undef32[a as usize], r.undef32[b as usize], choice);
-                let undefined = undefined | r.undef_pred[pred as usize];
-                let u = &mut r.undef32[d as usize];
-                *u = (*u & !act) | (undefined & act);
                 Ok(Flow::Next)
             }
             Kind::Select64 { d, a, b, pred, negated } => {
@@ -282,6 +269,51 @@ impl Machine<'_> {
     }
 }
 
+/// The predicates of a `setp`, from the outcome of its comparison.
+#[inline(always)]
+fn compare(
+    registers: &mut Registers,
+    mut value: u32,
+    d: u16,
+    other: u16,
+    sources: [u16; 2],
+    wide: bool,
+    combine: Logic,
+    pred: u16,
+    negated: bool,
+    act: u32,
+) {
+    let mut complement = !value;
+    let file = if wide { &registers.undef64 } else { &registers.undef32 };
+    let mut undefined = file[sources[0] as usize] | file[sources[1] as usize];
+    if combine != Logic::First {
+        let third = registers.pred[pred as usize] ^ if negated { u32::MAX } else { 0 };
+        undefined |= registers.undef_pred[pred as usize];
+        value = logic(combine, value, third);
+        complement = logic(combine, complement, third);
+    }
+    for (d, value) in [(d, value), (other, complement)] {
+        if d != NONE {
+            set_pred(registers, d, value, undefined, act);
+        }
+    }
+}
+
+#[inline(always)]
+fn select32(r: &mut Registers, d: u16, a: u16, b: u16, pred: u16, negated: bool, act: u32) {
+    let choice = r.pred[pred as usize] ^ if negated { u32::MAX } else { 0 };
+    let (va, vb) = (r.b32[a as usize], r.b32[b as usize]);
+    let out = &mut r.b32[d as usize];
+    for lane in 0..32 {
+        let value = if choice >> lane & 1 != 0 { va[lane] } else { vb[lane] };
+        out[lane] = if act >> lane & 1 != 0 { value } else { out[lane] };
+    }
+    let undefined = selected(r.undef32[a as usize], r.undef32[b as usize], choice);
+    let undefined = undefined | r.undef_pred[pred as usize];
+    let u = &mut r.undef32[d as usize];
+    *u = (*u & !act) | (undefined & act);
+}
+
 #[inline(always)]
 fn selected(a: u32, b: u32, choice: u32) -> u32 {
     (a & choice) | (b & !choice)
@@ -299,7 +331,7 @@ fn logic(op: Logic, a: u32, b: u32) -> u32 {
 }
 
 #[inline(always)]
-pub(super) fn set_pred(registers: &mut crate::alu::lanes::Registers, d: u16, value: u32, undefined: u32, act: u32) {
+pub(super) fn set_pred(registers: &mut Registers, d: u16, value: u32, undefined: u32, act: u32) {
     let (p, u) = (&mut registers.pred[d as usize], &mut registers.undef_pred[d as usize]);
     *p = (*p & !act) | (value & act);
     *u = (*u & !act) | (undefined & act);

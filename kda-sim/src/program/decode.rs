@@ -1,6 +1,6 @@
 //! One method a row of the instruction table: a row without semantics does not compile.
 
-use super::op::{Kind, Logic, MbarrierOp, MemOrder, MemScope, NONE};
+use super::op::{Kind, Logic, MbarrierOp, MemOrder, MemScope, NONE, Permutation};
 use super::{Decoder, LoadError};
 use crate::alu::lanes::{Args, Build, CompareFn, LaneFn};
 use kda_ptx::modifier::*;
@@ -350,6 +350,12 @@ impl Semantics for Decoder<'_> {
         let (d, pred) = (self.optional(i.dst.dst, 32)?, self.optional_pred(i.dst.pred)?);
         let (a, lane) = (self.src(&i.a, 32)?, self.src(&i.lane, 32)?);
         let (clamp, members) = (self.src(&i.clamp, 32)?, self.src(&i.members, 32)?);
+        if let (Src::Imm(lane), Src::Imm(clamp)) = (&i.lane, &i.clamp) {
+            let permutation = self.permutations.len() as u32;
+            self.permutations.push(Permutation::of(i.mode, &[*lane as u32; 32], &[*clamp as u32; 32]));
+            self.push(Kind::Permute { permutation, d, pred, a, members });
+            return Ok(());
+        }
         self.push(Kind::Shuffle { mode: i.mode, d, pred, a, lane, clamp, members });
         Ok(())
     }

@@ -15,7 +15,7 @@ pub mod source;
 
 use crate::alu::lanes::{LANES, Registers, has_vector};
 use kda_ptx::module::{Bounds, Entry, Module, Statement};
-use op::Op;
+use op::{Op, Permutation};
 use operands::Operands;
 use source::SourceMap;
 use std::collections::HashMap;
@@ -32,6 +32,7 @@ pub struct Program {
     pub(crate) ops: Vec<Op>,
     /// Register lists of vector accesses.
     pub(crate) lists: Vec<u16>,
+    pub(crate) permutations: Vec<Permutation>,
     pub(crate) source: SourceMap,
     /// Register file of a warp before it starts: constants defined, all else undefined.
     pub(crate) registers: Registers,
@@ -129,7 +130,7 @@ impl Program {
         let lines = source::statement_lines(text, &entry.name);
         let mut decoder = Decoder::new(&module, entry, lines, vector);
         decoder.body(entry)?;
-        let Decoder { ops, lists, source, operands, .. } = decoder;
+        let Decoder { ops, lists, permutations, source, operands, .. } = decoder;
         let (registers, hidden) = operands.into_registers();
         Ok(Program {
             name: entry.name.clone(),
@@ -137,6 +138,7 @@ impl Program {
             bounds: entry.bounds,
             ops,
             lists,
+            permutations,
             source,
             registers,
             hidden,
@@ -180,6 +182,7 @@ pub(crate) struct Decoder<'a> {
     guard: u16,
     ops: Vec<Op>,
     lists: Vec<u16>,
+    permutations: Vec<Permutation>,
     source: SourceMap,
     operands: Operands,
     vector: bool,
@@ -198,6 +201,7 @@ impl<'a> Decoder<'a> {
             guard: op::NO_GUARD,
             ops: Vec::new(),
             lists: Vec::new(),
+            permutations: Vec::new(),
             source: SourceMap::new(&module.files),
             operands: Operands::new(entry.registers),
             vector,

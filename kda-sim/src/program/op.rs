@@ -155,6 +155,8 @@ pub enum Kind {
     Atomic { address: AddressRef, op: AtomicOp, ty: Type, d: u16, b: u16, c: u16, order: MemOrder, scope: MemScope },
     /// `shfl.sync`
     Shuffle { mode: ShuffleMode, d: u16, pred: u16, a: u16, lane: u16, clamp: u16, members: u16 },
+    /// `shfl.sync` of the whole warp whose sources are constants: number of the permutation.
+    Permute { permutation: u32, d: u16, pred: u16, a: u16, members: u16 },
     /// `vote.sync`
     Vote { mode: VoteMode, d: u16, pred: u16, negated: bool, members: u16 },
     /// `redux.sync`
@@ -193,6 +195,39 @@ pub enum Kind {
     LaunchDependents,
     /// `griddepcontrol.wait`
     DependencyWait,
+}
+
+/// Source lanes of a shuffle, and the lanes whose source is in range.
+#[derive(Clone, Copy, Debug)]
+pub struct Permutation {
+    /// Source lane of each lane.
+    pub from: [u8; 32],
+    /// Lanes whose source is in range; the others keep their own value.
+    pub inside: u32,
+}
+
+impl Permutation {
+    /// The permutation of a shuffle, from the lane and clamp operands of each lane.
+    #[inline(always)]
+    pub fn of(mode: ShuffleMode, lanes: &[u32; 32], clamps: &[u32; 32]) -> Permutation {
+        let mut from = [0u8; 32];
+        let mut inside = 0u32;
+        for me in 0..32u32 {
+            let (b, c) = (lanes[me as usize] & 31, clamps[me as usize]);
+            let (limit, segment) = (c & 31, c >> 8 & 31);
+            let last = (me & segment) | (limit & !segment);
+            let first = me & segment;
+            let (j, ok) = match mode {
+                ShuffleMode::Up => (me.wrapping_sub(b), me as i32 - b as i32 >= last as i32),
+                ShuffleMode::Down => (me + b, me + b <= last),
+                ShuffleMode::Bfly => (me ^ b, (me ^ b) <= last),
+                ShuffleMode::Idx => (first | (b & !segment), (first | (b & !segment)) <= last),
+            };
+            from[me as usize] = if ok { j & 31 } else { me } as u8;
+            inside |= u32::from(ok) << me;
+        }
+        Permutation { from, inside }
+    }
 }
 
 /// Logic of predicates.

@@ -92,11 +92,11 @@ pub struct Observer<'a> {
     pub warps: u32,
 }
 
-/// Consecutive words of a warp: word `i` belongs to lane `i / per_lane`, or every word to [`MANY_LANES`].
+/// To which lanes consecutive words belong.
 #[derive(Clone, Copy, Debug)]
 pub enum Spread {
-    /// Lane of a word.
-    PerLane(usize),
+    /// A lane has two to this power words.
+    PerLane(u32),
     /// One lane for all, or [`MANY_LANES`].
     One(u32),
 }
@@ -105,13 +105,14 @@ impl Spread {
     #[inline(always)]
     fn lane(self, word: usize) -> u32 {
         match self {
-            Spread::PerLane(words) => (word / words) as u32,
+            Spread::PerLane(shift) => word as u32 >> shift,
             Spread::One(lane) => lane,
         }
     }
 }
 
 const SEGMENT: u64 = 0xffff_ffff << 32;
+const LANE: u64 = 63 << 7;
 
 impl Observer<'_> {
     #[inline(always)]
@@ -136,14 +137,14 @@ impl Observer<'_> {
             return true;
         }
         let (agent, clock) = self.history.of(segment);
-        if agent == self.agent && previous_lane == lane && lane < MANY_LANES {
+        let entry = self.entry(agent, previous_write);
+        if clock <= entry.all {
+            if previous_write {
+                self.caches.segments[(segment & 63) as usize] = segment;
+            }
             return true;
         }
-        let entry = self.entry(agent, previous_write);
-        if clock <= entry.all && previous_write {
-            self.caches.segments[(segment & 63) as usize] = segment;
-        }
-        entry.covers(clock, previous_lane)
+        (agent == self.agent && previous_lane == lane && lane < MANY_LANES) || entry.covers(clock, previous_lane)
     }
 
     /// Checks the last write of a word against an access of some of its bytes.
@@ -256,6 +257,19 @@ impl Observer<'_> {
         set > self.base_set && self.history.node(set).segment == self.segment
     }
 
+    /// True if every word was last written by its own lane, in the present segment.
+    #[inline(always)]
+    fn own_lanes(&self, writes: &[u64], spread: Spread) -> bool {
+        let own = u64::from(self.segment) << 32 | ALL_BYTES;
+        let mut other = 0;
+        for (word, write) in writes.iter().enumerate() {
+            let lane = u64::from(spread.lane(word)) << 7;
+            other |= (write ^ (own | lane)) & (SEGMENT | LANE | PAIR | ALL_BYTES | EXTRA);
+        }
+        // A word of several lanes belongs to none of them.
+        other == 0 && !matches!(spread, Spread::One(MANY_LANES))
+    }
+
     /// A read of whole consecutive words.
     #[inline(always)]
     pub fn read_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
@@ -270,7 +284,9 @@ impl Observer<'_> {
             any |= write;
             differ_reads |= read ^ read0;
         }
-        if differ & SEGMENT != 0 || any & EXTRA != 0 || !self.is_ok_segment(cell::segment(write0)) {
+        if (differ & SEGMENT != 0 || any & EXTRA != 0 || !self.is_ok_segment(cell::segment(write0)))
+            && !self.own_lanes(cells.writes, spread)
+        {
             for word in 0..n {
                 if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
                     self.check_write(cells, word, spread.lane(word), 0xf)?;
@@ -322,7 +338,9 @@ impl Observer<'_> {
             differ_reads |= read ^ read0;
         }
         let extra = any & EXTRA != 0;
-        if differ & SEGMENT != 0 || extra || !self.is_ok_segment(cell::segment(write0)) {
+        if (differ & SEGMENT != 0 || extra || !self.is_ok_segment(cell::segment(write0)))
+            && !self.own_lanes(cells.writes, spread)
+        {
             for word in 0..n {
                 if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
                     self.check_write(cells, word, spread.lane(word), 0xf)?;
@@ -333,10 +351,13 @@ impl Observer<'_> {
         let alike = differ_reads & SEGMENT == 0;
         if !(alike && (set <= self.base_set || self.caches.sets[(set & 15) as usize] == set)) {
             let own = alike && self.caches.own_sets[(set & 15) as usize] == (set, self.segment);
-            for word in 0..n {
-                let read = cells.reads[word];
-                let same = cell::lane(read) == spread.lane(word) && read & (PAIR | ALL_BYTES) == ALL_BYTES;
-                if !(own && same) {
+            let mut other = 0;
+            for (word, read) in cells.reads.iter().enumerate() {
+                let lane = u64::from(spread.lane(word)) << 7;
+                other |= (read ^ (lane | ALL_BYTES)) & (LANE | PAIR | ALL_BYTES);
+            }
+            if !own || other != 0 {
+                for word in 0..n {
                     self.check_reads(cells, word, spread.lane(word), 0xf)?;
                 }
             }
