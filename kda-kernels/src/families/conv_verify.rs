@@ -346,6 +346,7 @@ pub mod conv_verify {
                 }
             }
             if warp == 15 {
+                warp_sync(); // what lane 0 has acquired holds for the lanes that copy
                 if roll && last && shfl(arrived, 0) == sharers - 1 {
                     let j = lane / 2;
                     if j < TAPS && (channels_inner || j == 0) {
