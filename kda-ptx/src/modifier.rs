@@ -136,6 +136,43 @@ modifiers! {
     SyncAlignedU32 { SyncAlignedU32 = ".sync.aligned.u32" }
     /// Rank of a tensor copy.
     TensorRank { D1 = ".1d", D2 = ".2d", D3 = ".3d", D4 = ".4d", D5 = ".5d" }
+    /// Direction and completion of a tensor load.
+    TensorLoadPath { Tile = ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" }
+    /// Direction and completion of a tensor store.
+    TensorStorePath { Tile = ".global.shared::cta.tile.bulk_group" }
+    /// Direction and completion of a tensor reduction: `.add` and the rest stand between them.
+    TensorReduceFrom { SharedCta = ".global.shared::cta" }
+    /// Completion of a tensor reduction.
+    TensorReduceTo { Tile = ".tile.bulk_group" }
+    /// Caches of a `cp.async`: all levels, or L2 alone.
+    AsyncCache { Ca = ".ca.shared.global", Cg = ".cg.shared.global" }
+    /// Number of 8x8 matrices.
+    MatrixCount { X1 = ".x1", X2 = ".x2", X4 = ".x4" }
+    /// Operand types of a warpgroup product, after the accumulator's.
+    WgmmaInputs { Bf16 = ".bf16.bf16", F16 = ".f16.f16", Tf32 = ".tf32.tf32" }
+    /// Shape and operand types of a warp product with f32 accumulators.
+    MmaKind {
+        Bf16K16 = ".m16n8k16.row.col.f32.bf16.bf16.f32", F16K16 = ".m16n8k16.row.col.f32.f16.f16.f32",
+        Bf16K8 = ".m16n8k8.row.col.f32.bf16.bf16.f32", Tf32K8 = ".m16n8k8.row.col.f32.tf32.tf32.f32",
+        Tf32K4 = ".m16n8k4.row.col.f32.tf32.tf32.f32",
+    }
+    /// CTAs that take part in a tcgen05 operation.
+    CtaGroup { One = ".cta_group::1", Two = ".cta_group::2" }
+    /// Every thread of the warp executes it.
+    SyncAligned { SyncAligned = ".sync.aligned" }
+    /// How a commit reaches its mbarrier.
+    CommitArrive { One = ".mbarrier::arrive::one" }
+    /// Operand types of a tcgen05 product.
+    Tcgen05Kind { F16 = ".kind::f16", Tf32 = ".kind::tf32" }
+    /// Lanes and bits of a tensor-memory access, and how often it repeats along the columns.
+    TmemShape {
+        B32x1 = ".32x32b.x1", B32x2 = ".32x32b.x2", B32x4 = ".32x32b.x4", B32x8 = ".32x32b.x8", B32x16 = ".32x32b.x16",
+        B32x32 = ".32x32b.x32", B32x64 = ".32x32b.x64", B32x128 = ".32x32b.x128",
+    }
+    /// Which tensor-memory accesses a wait is for.
+    TmemAccess { Load = "::ld", Store = "::st" }
+    /// Side of a thread synchronisation that a tcgen05 fence stands on.
+    TmemFence { Before = "::before_thread_sync", After = "::after_thread_sync" }
 }
 
 flags! {
@@ -155,8 +192,12 @@ flags! {
     To = ".to",
     /// The NaN operand is returned instead of the number.
     Nan = ".NaN" @ Gate::new(7, 0, Arch::SM_80),
-    /// The predicate's clamped input is a mask of 32 threads.
+    /// Negative results become zero.
     Relu = ".relu",
+    /// The load goes to the CTAs of a mask.
+    Multicast = ".multicast::cluster",
+    /// The matrices are transposed.
+    Trans = ".trans",
 }
 
 impl Type {
@@ -189,6 +230,91 @@ impl VectorWidth {
             VectorWidth::V2 => 2,
             VectorWidth::V4 => 4,
             VectorWidth::V8 => 8,
+        }
+    }
+}
+
+/// Shape of a warpgroup product: `.m64n128k16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WgmmaShape {
+    /// Columns: a multiple of 8, up to 256.
+    pub n: u16,
+    /// Depth: 16 for 16-bit operands, 8 for tf32.
+    pub k: u8,
+}
+
+impl Modifier for WgmmaShape {
+    fn print(&self, out: &mut String) {
+        out.push_str(&format!(".m64n{}k{}", self.n, self.k));
+    }
+    fn parse(suffixes: &mut Suffixes<'_>) -> Option<Self> {
+        let rest = suffixes.0.strip_prefix(".m64n")?;
+        let end = rest.find('.').unwrap_or(rest.len());
+        let (n, k) = rest[..end].split_once('k')?;
+        let canonical = |digits: &str| !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
+        if !canonical(n) || !canonical(k) {
+            return None;
+        }
+        let shape = WgmmaShape { n: n.parse().ok()?, k: k.parse().ok()? };
+        if !shape.n.is_multiple_of(8) || !(8..=256).contains(&shape.n) || !matches!(shape.k, 8 | 16) {
+            return None;
+        }
+        suffixes.0 = &rest[end..];
+        Some(shape)
+    }
+    fn gate(&self) -> Gate {
+        Gate::NONE
+    }
+}
+
+impl TensorRank {
+    /// Number of axes.
+    pub const fn axes(self) -> usize {
+        match self {
+            TensorRank::D1 => 1,
+            TensorRank::D2 => 2,
+            TensorRank::D3 => 3,
+            TensorRank::D4 => 4,
+            TensorRank::D5 => 5,
+        }
+    }
+
+    /// The rank of so many axes.
+    pub const fn of(axes: usize) -> Option<TensorRank> {
+        match axes {
+            1 => Some(TensorRank::D1),
+            2 => Some(TensorRank::D2),
+            3 => Some(TensorRank::D3),
+            4 => Some(TensorRank::D4),
+            5 => Some(TensorRank::D5),
+            _ => None,
+        }
+    }
+}
+
+impl MatrixCount {
+    /// Number of registers that the matrices take.
+    pub const fn registers(self) -> usize {
+        match self {
+            MatrixCount::X1 => 1,
+            MatrixCount::X2 => 2,
+            MatrixCount::X4 => 4,
+        }
+    }
+}
+
+impl TmemShape {
+    /// Registers a thread.
+    pub const fn registers(self) -> usize {
+        match self {
+            TmemShape::B32x1 => 1,
+            TmemShape::B32x2 => 2,
+            TmemShape::B32x4 => 4,
+            TmemShape::B32x8 => 8,
+            TmemShape::B32x16 => 16,
+            TmemShape::B32x32 => 32,
+            TmemShape::B32x64 => 64,
+            TmemShape::B32x128 => 128,
         }
     }
 }

@@ -186,6 +186,21 @@ pub struct Sink;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label(pub String);
 
+/// Accumulator registers in braces: read and written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Accumulators(pub Vec<Reg>);
+
+/// Registers in braces that are read, also where there is only one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RegList(pub Vec<Reg>);
+
+/// Registers in braces that are written, also where there is only one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OutList(pub Vec<Reg>);
+
+/// An address in brackets without an offset that is tensor memory: `[%r1]`.
+pub type TmemAddress = Address;
+
 /// Something behind the opcode.
 pub trait Operand: Sized {
     /// Appends the operand.
@@ -482,4 +497,28 @@ impl Operand for Label {
         cursor.symbol().map(Label)
     }
     fn registers(&self, _: &mut dyn FnMut(Reg, Role)) {}
+}
+
+macro_rules! register_lists {
+    ($( $Name:ident => [$($role:ident),*] );* $(;)?) => { $(
+        impl Operand for $Name {
+            fn print(&self, out: &mut String) {
+                print_braces(&self.0, out, |reg, out| print_reg(*reg, out));
+            }
+            fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
+                parse_braces(cursor, |cursor| cursor.register()).map($Name)
+            }
+            fn registers(&self, visit: &mut dyn FnMut(Reg, Role)) {
+                for reg in &self.0 {
+                    $( visit(*reg, Role::$role); )*
+                }
+            }
+        }
+    )* };
+}
+
+register_lists! {
+    Accumulators => [Read, Write];
+    RegList => [Read];
+    OutList => [Write];
 }

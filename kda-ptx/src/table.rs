@@ -12,6 +12,7 @@ use kda_core::Arch;
 const ANY: Gate = Gate::NONE;
 const HOPPER: Gate = Gate::new(8, 0, Arch::SM_90);
 const HOPPER_A: Gate = Gate::new(8, 0, Arch::SM_90A);
+const BLACKWELL: Gate = Gate::new(8, 6, Arch::SM_100F);
 const MBARRIER: Gate = Gate::new(7, 0, Arch::SM_80);
 
 instructions! {
@@ -191,6 +192,79 @@ instructions! {
     bulk_commit: BulkCommit = "cp.async.bulk.commit_group" [] () HOPPER;
     /// Waits until at most `pending` of the thread's bulk groups are not done, or not read.
     bulk_wait: BulkWait = "cp.async.bulk.wait_group" [read: ReadOnly] (pending: Src) HOPPER;
+
+    /// Adds f32 from shared to global memory, element by element; completion through the bulk group.
+    bulk_reduce: BulkReduce = "cp.reduce.async.bulk.global.shared::cta.bulk_group" [op: AtomicOp, ty: Type]
+        (dst: Address, src: Address, bytes: Src) HOPPER;
+    /// Loads a box of a tensor into shared memory; completion through an mbarrier.
+    tensor_load: TensorLoad = "cp.async.bulk.tensor" [rank: TensorRank, path: TensorLoadPath, multicast: Multicast, hint: CacheHint]
+        (dst: Address, src: TensorAddress, barrier: Address, more: Option<Src>, policy: Option<Src>) HOPPER;
+    /// Stores a box of shared memory into a tensor; completion through the bulk group.
+    tensor_store: TensorStore = "cp.async.bulk.tensor" [rank: TensorRank, path: TensorStorePath, hint: CacheHint]
+        (dst: TensorAddress, src: Address, policy: Option<Src>) HOPPER;
+    /// Combines a box of shared memory with a tensor; completion through the bulk group.
+    tensor_reduce: TensorReduce = "cp.reduce.async.bulk.tensor" [rank: TensorRank, from: TensorReduceFrom, op: AtomicOp, to: TensorReduceTo]
+        (dst: TensorAddress, src: Address) HOPPER;
+    /// Brings a tensor map into the descriptor cache.
+    prefetch_tensormap: PrefetchTensorMap = "prefetch.tensormap" [] (map: Address) HOPPER;
+
+    // ---- Asynchronous copies by threads
+    /// Copies 4, 8 or 16 bytes from global to shared memory; the rest after `size` bytes is filled with zeros.
+    cp_async: CpAsync = "cp.async" [cache: AsyncCache] (dst: Address, src: Address, bytes: Src, size: Option<Src>) ANY;
+    /// Closes the thread's group of copies.
+    cp_async_commit: CpAsyncCommit = "cp.async.commit_group" [] () ANY;
+    /// Waits until at most `pending` of the thread's groups of copies are not done.
+    cp_async_wait: CpAsyncWait = "cp.async.wait_group" [] (pending: Src) ANY;
+    /// Arrives at an mbarrier once all earlier copies of the thread are done.
+    cp_async_arrive: CpAsyncArrive = "cp.async.mbarrier.arrive.noinc.shared::cta.b64" [] (address: Address) MBARRIER;
+
+    // ---- Clusters
+    /// The address of the same shared variable in another CTA of the cluster.
+    mapa: Mapa = "mapa" [space: Space, ty: Type] (dst: Dst, address: Src, rank: Src) HOPPER;
+
+    // ---- Matrices of a warp
+    /// Loads 8x8 matrices of 16-bit elements, a row address a lane.
+    ldmatrix: LdMatrix = "ldmatrix.sync.aligned.m8n8" [count: MatrixCount, trans: Trans, space: Space, ty: Type] (dst: OutList, address: Address) ANY;
+    /// Stores 8x8 matrices of 16-bit elements, a row address a lane.
+    stmatrix: StMatrix = "stmatrix.sync.aligned.m8n8" [count: MatrixCount, trans: Trans, space: Space, ty: Type] (address: Address, src: RegList) Gate::new(7, 8, Arch::SM_90);
+    /// Transposes an 8x8 matrix of 16-bit elements in registers.
+    movmatrix: MovMatrix = "movmatrix.sync.aligned.m8n8.trans.b16" [] (dst: Dst, src: Src) Gate::new(7, 8, Arch::SM_80);
+    /// D = A B + C on the tensor cores, a warp together.
+    mma: Mma = "mma.sync.aligned" [kind: MmaKind] (d: OutList, a: RegList, b: RegList, c: RegList) ANY;
+
+    // ---- Products of a warpgroup
+    /// Orders the warpgroup's register accesses with the products that follow.
+    wgmma_fence: WgmmaFence = "wgmma.fence.sync.aligned" [] () HOPPER_A;
+    /// Closes the warpgroup's group of products.
+    wgmma_commit: WgmmaCommit = "wgmma.commit_group.sync.aligned" [] () HOPPER_A;
+    /// Waits until at most `pending` of the warpgroup's groups of products are not done.
+    wgmma_wait: WgmmaWait = "wgmma.wait_group.sync.aligned" [] (pending: Src) HOPPER_A;
+    /// D (+)= A B with A and B in shared memory. `scale_d` false overwrites D; negations and transpositions are 0 or 1, -1.
+    wgmma: Wgmma = "wgmma.mma_async.sync.aligned" [shape: WgmmaShape, ty: Type, inputs: WgmmaInputs]
+        (d: Accumulators, a: Src, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, trans_a: Option<Src>, trans_b: Option<Src>) HOPPER_A;
+    /// D (+)= A B with A in registers and B in shared memory.
+    wgmma_registers: WgmmaRegisters = "wgmma.mma_async.sync.aligned" [shape: WgmmaShape, ty: Type, inputs: WgmmaInputs]
+        (d: Accumulators, a: RegList, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, trans_b: Option<Src>) HOPPER_A;
+
+    // ---- Tensor memory and products of one thread (Blackwell)
+    /// Allocates columns of tensor memory; the address is written to shared memory. A whole warp executes it.
+    tmem_alloc: TmemAlloc = "tcgen05.alloc" [group: CtaGroup, sync: SyncAligned, space: Space, ty: Type] (dst: Address, columns: Src) BLACKWELL;
+    /// Frees columns of tensor memory. A whole warp executes it.
+    tmem_dealloc: TmemDealloc = "tcgen05.dealloc" [group: CtaGroup, sync: SyncAligned, ty: Type] (address: Src, columns: Src) BLACKWELL;
+    /// Gives up the right to allocate.
+    tmem_relinquish: TmemRelinquish = "tcgen05.relinquish_alloc_permit" [group: CtaGroup, sync: SyncAligned] () BLACKWELL;
+    /// D (+)= A B with D in tensor memory, A and B in shared memory.
+    tcgen05_mma: Tcgen05Mma = "tcgen05.mma" [group: CtaGroup, kind: Tcgen05Kind] (d: TmemAddress, a: Src, b: Src, instruction: Src, accumulate: PredSrc) BLACKWELL;
+    /// Makes an mbarrier track the completion of the thread's products so far.
+    tcgen05_commit: Tcgen05Commit = "tcgen05.commit" [group: CtaGroup, arrive: CommitArrive, space: Option<Space>, ty: Type] (barrier: Address) BLACKWELL;
+    /// Loads from tensor memory into registers; a warp reads its 32 lanes.
+    tmem_load: TmemLoad = "tcgen05.ld" [sync: SyncAligned, shape: TmemShape, ty: Type] (dst: OutList, address: TmemAddress) BLACKWELL;
+    /// Stores registers into tensor memory; a warp writes its 32 lanes.
+    tmem_store: TmemStore = "tcgen05.st" [sync: SyncAligned, shape: TmemShape, ty: Type] (address: TmemAddress, src: RegList) BLACKWELL;
+    /// Waits for the thread's tensor-memory accesses.
+    tmem_wait: TmemWait = "tcgen05.wait" [access: TmemAccess, sync: SyncAligned] () BLACKWELL;
+    /// Orders tcgen05 operations with a thread synchronisation.
+    tcgen05_fence: Tcgen05Fence = "tcgen05.fence" [side: TmemFence] () BLACKWELL;
 
     // ---- Dependent launch and register reallocation
     /// Lets dependent grids start.

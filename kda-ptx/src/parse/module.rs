@@ -310,7 +310,9 @@ fn instruction(cursor: &mut Cursor<'_>) -> Result<Inst, ParseError> {
     // Longer mnemonics first: `bar.sync` before `bar`, and a row with more of the opcode fixed is the better guess.
     let mut rows: Vec<_> = ROWS
         .iter()
-        .filter(|row| opcode.strip_prefix(row.mnemonic).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        .filter(|row| {
+            opcode.strip_prefix(row.mnemonic).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
+        })
         .collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.mnemonic.len()));
     for row in rows {
