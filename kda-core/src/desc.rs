@@ -3,7 +3,7 @@
 //! A kernel macro emits one [`KernelDesc`] per variant as a `static`. It carries everything that a launcher, the
 //! simulator or a reader needs, so nothing about a kernel is written a second time on the host side.
 
-use crate::{Arch, Elem, Expr, IsaVersion};
+use crate::{Arch, Elem, Expr, IsaVersion, TensorMapParam};
 
 /// One compiled variant of one kernel.
 #[derive(Debug, PartialEq)]
@@ -139,6 +139,8 @@ pub struct ParamDesc {
 pub enum ParamKind {
     /// A device pointer that the caller gives with its tensor.
     Tensor(TensorParam),
+    /// A tensor map, made from the tensor that the caller gives.
+    TensorMap(TensorMapParam),
     /// A scalar that the caller gives.
     Scalar(Elem),
     /// A named dimension (`u32`), taken from the tensors that name it.
@@ -187,6 +189,13 @@ pub enum StrideDesc {
     Param(&'static str),
 }
 
+impl ParamKind {
+    /// True for what the caller gives: tensors, tensors behind maps, scalars.
+    pub const fn is_field(&self) -> bool {
+        matches!(self, ParamKind::Tensor(_) | ParamKind::TensorMap(_) | ParamKind::Scalar(_))
+    }
+}
+
 impl KernelDesc {
     /// The parameter of that name.
     pub fn param(&self, name: &str) -> Option<&ParamDesc> {
@@ -195,7 +204,7 @@ impl KernelDesc {
 
     /// Parameters that the caller gives, in order: tensors and scalars.
     pub fn fields(&self) -> impl Iterator<Item = &ParamDesc> {
-        self.params.iter().filter(|p| matches!(p.kind, ParamKind::Tensor(_) | ParamKind::Scalar(_)))
+        self.params.iter().filter(|p| p.kind.is_field())
     }
 
     /// The value of a constant of this variant, as written in source.

@@ -6,6 +6,7 @@
 
 use crate::desc::{DimDesc, KernelDesc, ParamDesc, ParamKind, StrideDesc, TensorParam};
 use crate::expr::{Expr, ExprError};
+use crate::tensor_map::{TensorMapArg, TensorMapParam};
 use crate::{Arch, Elem};
 
 /// Highest rank of a tensor argument.
@@ -247,6 +248,30 @@ pub enum LaunchError {
         /// Needed alignment, bytes.
         needed: u32,
     },
+    /// An empty tensor behind a tensor map.
+    #[error("{entry}: axis {axis} of `{param}` has size 0; a tensor map needs at least one element")]
+    EmptyMap {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, outermost first.
+        axis: usize,
+    },
+    /// A stride that bulk tensor copies cannot take.
+    #[error(
+        "{entry}: axis {axis} of `{param}` has a stride of {given} bytes; bulk tensor copies need a multiple of 16 below 2^40"
+    )]
+    MapStride {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, outermost first.
+        axis: usize,
+        /// Given stride, bytes.
+        given: u64,
+    },
     /// A null pointer with a shape that is not empty.
     #[error("{entry}: `{param}` is a null pointer, with shape {shape:?}")]
     NullPointer {
@@ -307,8 +332,10 @@ pub struct PreparedLaunch {
     pub desc: &'static KernelDesc,
     /// CTAs in x, y, z. A zero means that there is nothing to do.
     pub grid: [u32; 3],
-    /// The parameter block.
+    /// The parameter block; the places of tensor maps are zero.
     pub params: Vec<u8>,
+    /// Tensor maps that the executor writes into the parameter block.
+    pub maps: Vec<TensorMapArg>,
     /// Launch with programmatic dependent launch.
     pub pdl: bool,
 }
@@ -331,18 +358,15 @@ struct Binding {
 /// dependent launch, which is used only if the kernel waits for its predecessor.
 pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<PreparedLaunch, LaunchError> {
     let entry = desc.entry;
-    let fields: Vec<(usize, &'static ParamDesc)> = desc
-        .params
-        .iter()
-        .enumerate()
-        .filter(|(_, p)| matches!(p.kind, ParamKind::Tensor(_) | ParamKind::Scalar(_)))
-        .collect();
+    let fields: Vec<(usize, &'static ParamDesc)> =
+        desc.params.iter().enumerate().filter(|(_, p)| p.kind.is_field()).collect();
     if fields.len() != args.len() {
         let needed = format!("{} arguments in all, given {}", fields.len(), args.len());
         return Err(LaunchError::BadField { entry, index: args.len().min(fields.len()), needed });
     }
     let mut names: Vec<Binding> = Vec::new();
     let mut tensors: Vec<Option<&TensorArg>> = vec![None; desc.params.len()];
+    let mut maps = Vec::new();
     for (index, ((at, param), arg)) in fields.iter().zip(args).enumerate() {
         match (&param.kind, arg) {
             (ParamKind::Scalar(elem), Arg::Scalar(value)) if value.elem() == *elem => {
@@ -354,8 +378,16 @@ pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<Pre
                 check_tensor(entry, param.name, kind, tensor)?;
                 tensors[*at] = Some(tensor);
             }
+            (ParamKind::TensorMap(map), Arg::Tensor(Some(tensor))) => {
+                check_tensor(entry, param.name, &behind_map(map), tensor)?;
+                check_map(entry, param.name, tensor)?;
+                tensors[*at] = Some(tensor);
+                maps.push(TensorMapArg { param: *map, tensor: *tensor, offset: param.offset });
+            }
             (ParamKind::Tensor(kind), Arg::Tensor(None)) if kind.optional => {}
-            (ParamKind::Tensor(_), Arg::Tensor(None)) => return Err(LaunchError::Absent { entry, param: param.name }),
+            (ParamKind::Tensor(_) | ParamKind::TensorMap(_), Arg::Tensor(None)) => {
+                return Err(LaunchError::Absent { entry, param: param.name });
+            }
             (ParamKind::Scalar(elem), _) => {
                 return Err(LaunchError::BadField {
                     entry,
@@ -394,7 +426,7 @@ pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<Pre
         *size = value as u32;
     }
     let params = pack(desc, &fields, args, &tensors, &lookup);
-    Ok(PreparedLaunch { desc, grid, params, pdl: pdl && desc.pdl })
+    Ok(PreparedLaunch { desc, grid, params, maps, pdl: pdl && desc.pdl })
 }
 
 /// Dtype, rank, const strides, alignment and byte length of one tensor.
@@ -446,9 +478,36 @@ fn check_tensor(
     Ok(())
 }
 
+/// A tensor behind a map, as the other checks see it.
+fn behind_map(map: &TensorMapParam) -> TensorParam {
+    let TensorMapParam { elem, writes, stable, dims, .. } = *map;
+    TensorParam { elem, writes, optional: false, stable, align: 16, dims }
+}
+
+/// What bulk tensor copies ask of a tensor: sizes of 1 to 2^32, strides that are multiples of 16 bytes and below 2^40.
+fn check_map(entry: &'static str, param: &'static str, tensor: &TensorArg) -> Result<(), LaunchError> {
+    let bytes = u64::from(tensor.elem.bytes());
+    let rank = tensor.shape().len();
+    for (axis, (&size, &stride)) in tensor.shape().iter().zip(tensor.strides()).enumerate() {
+        if size == 0 {
+            return Err(LaunchError::EmptyMap { entry, param, axis });
+        }
+        if size > 1 << 32 {
+            let what = format!("axis {axis} of `{param}`");
+            return Err(LaunchError::TooLarge { entry, what, given: size.into(), needed: 1 << 32 });
+        }
+        let inner = axis + 1 == rank;
+        if !inner && size > 1 && (stride.saturating_mul(bytes) % 16 != 0 || stride.saturating_mul(bytes) >= 1 << 40) {
+            return Err(LaunchError::MapStride { entry, param, axis, given: stride.saturating_mul(bytes) });
+        }
+    }
+    Ok(())
+}
+
 fn dims_of(desc: &'static KernelDesc, at: usize) -> &'static [DimDesc] {
     match &desc.params[at].kind {
         ParamKind::Tensor(kind) => kind.dims,
+        ParamKind::TensorMap(map) => map.dims,
         _ => &[],
     }
 }
@@ -557,6 +616,7 @@ fn pack(
     };
     for ((at, param), arg) in fields.iter().zip(args) {
         match arg {
+            Arg::Tensor(_) if matches!(param.kind, ParamKind::TensorMap(_)) => {}
             Arg::Tensor(_) => put(param, &tensors[*at].map_or(0, |t| t.ptr).to_le_bytes()),
             Arg::Scalar(value) => {
                 let mut bytes = [0u8; 8];
@@ -569,7 +629,7 @@ fn pack(
         match param.kind {
             ParamKind::Dim => put(param, &(lookup(param.name).unwrap_or_default() as u32).to_le_bytes()),
             ParamKind::Stride { tensor, axis } => put(param, &stride_value(tensors, tensor, axis).to_le_bytes()),
-            ParamKind::Tensor(_) | ParamKind::Scalar(_) => {}
+            ParamKind::Tensor(_) | ParamKind::TensorMap(_) | ParamKind::Scalar(_) => {}
         }
     }
     block

@@ -7,6 +7,7 @@
 //! | a compiled kernel variant, as data | [`desc`] |
 //! | arithmetic over launch parameters, as data | [`expr`] |
 //! | tensors and scalars handed to a launch, checked and packed | [`launch`] |
+//! | what bulk tensor copies know about a tensor | [`tensor_map`] |
 //! | a device that runs kernels | [`exec`] |
 //!
 //! Everything a kernel macro expands to refers to this crate alone.
@@ -17,6 +18,7 @@ pub mod elem;
 pub mod exec;
 pub mod expr;
 pub mod launch;
+pub mod tensor_map;
 
 pub use arch::{Arch, IsaVersion};
 pub use desc::{KernelDesc, ParamDesc, ParamKind};
@@ -24,3 +26,4 @@ pub use elem::Elem;
 pub use exec::Executor;
 pub use expr::Expr;
 pub use launch::{LaunchError, PreparedLaunch, ScalarArg, TensorArg};
+pub use tensor_map::{Swizzle, TensorMapArg, TensorMapParam};
