@@ -1,7 +1,7 @@
 //! A compiled variant, owned: the mirror of [`kda_core::KernelDesc`] before it is written as tokens.
 
 use kda_core::expr::BinaryOp;
-use kda_core::{Arch, Elem, IsaVersion};
+use kda_core::{Arch, Elem, IsaVersion, Swizzle};
 
 /// A compiled variant of a kernel. Fields are those of [`kda_core::KernelDesc`].
 #[derive(Clone, Debug, PartialEq)]
@@ -93,10 +93,21 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum ParamKind {
-    Tensor { elem: Elem, writes: bool, optional: bool, stable: bool, align: u32, dims: Vec<Dim> },
+    Tensor { elem: Elem, writes: bool, optional: bool, stable: bool, align: u32, dims: Vec<Dim>, map: Option<Map> },
     Scalar(Elem),
     Dim,
     Stride { tensor: u32, axis: u32 },
+}
+
+/// How a tensor is reached through a tensor map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// Elements of a tile as the author wrote it, outermost first.
+    pub tile: Vec<u32>,
+    /// Elements of one copy: the tile, with its innermost axis cut to the swizzle's span.
+    pub copy: Vec<u32>,
+    /// Swizzle in shared memory.
+    pub swizzle: Swizzle,
 }
 
 /// Owned mirror of [`kda_core::desc::DimDesc`].
@@ -114,4 +125,6 @@ pub enum Stride {
     Const(u64),
     /// A launch parameter of this name.
     Param(String),
+    /// Known to the tensor map alone.
+    Any,
 }

@@ -187,6 +187,8 @@ pub enum StrideDesc {
     Const(u64),
     /// Any; passed in the parameter of this name.
     Param(&'static str),
+    /// Any; only the tensor map knows it.
+    Any,
 }
 
 impl ParamKind {

@@ -114,19 +114,29 @@ fn param(param: &Param) -> TokenStream {
         }
         ParamKind::Dim => quote!(Dim),
         ParamKind::Stride { tensor, axis } => quote!(Stride { tensor: #tensor, axis: #axis }),
-        ParamKind::Tensor { elem, writes, optional, stable, align, dims } => {
+        ParamKind::Tensor { elem, writes, optional, stable, align, dims, map } => {
             let elem = self::elem(*elem);
             let dims = dims.iter().map(|dim| {
                 let size = expr(&dim.size);
                 let stride = match &dim.stride {
                     Stride::Const(stride) => quote!(Const(#stride)),
                     Stride::Param(name) => quote!(Param(#name)),
+                    Stride::Any => quote!(Any),
                 };
                 quote!(::kda_core::desc::DimDesc { size: #size, stride: ::kda_core::desc::StrideDesc::#stride })
             });
-            quote!(Tensor(::kda_core::desc::TensorParam {
-                elem: #elem, writes: #writes, optional: #optional, stable: #stable, align: #align, dims: &[#(#dims),*],
-            }))
+            match map {
+                None => quote!(Tensor(::kda_core::desc::TensorParam {
+                    elem: #elem, writes: #writes, optional: #optional, stable: #stable, align: #align, dims: &[#(#dims),*],
+                })),
+                Some(map) => {
+                    let (copy, swizzle) = (&map.copy, plain(&format!("{:?}", map.swizzle)));
+                    quote!(TensorMap(::kda_core::TensorMapParam {
+                        elem: #elem, writes: #writes, stable: #stable, dims: &[#(#dims),*], tile: &[#(#copy),*],
+                        swizzle: ::kda_core::Swizzle::#swizzle,
+                    }))
+                }
+            }
         }
     };
     quote!(::kda_core::ParamDesc {

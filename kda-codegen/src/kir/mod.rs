@@ -116,6 +116,17 @@ pub enum Sync {
     },
     /// The lanes of the warp meet.
     Warp,
+    /// An mbarrier of a ring gets its number of arrivals.
+    MbarrierInit {
+        /// Index of the ring.
+        ring: usize,
+        /// Which of its barriers.
+        role: MbarrierRole,
+        /// The initialisation; its count is filled in when the roles are known.
+        inst: Inst,
+        /// The thread that does it.
+        guard: PredSrc,
+    },
     /// A generic store to a shared buffer; marks what a later hand-over must fence.
     SharedWrite {
         /// Index of the buffer.
@@ -132,6 +143,15 @@ pub enum Sync {
         /// True if the kernel also reads or writes the destination tensor with ordinary accesses.
         generic_destination: bool,
     },
+}
+
+/// Which of the two barriers of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MbarrierRole {
+    /// Completes when the stage is filled.
+    Full,
+    /// Completes when the stage may be filled again.
+    Empty,
 }
 
 /// Number of the class among the register files.

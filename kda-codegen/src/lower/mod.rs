@@ -65,6 +65,10 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>) -
 }
 
 fn param(param: &crate::compiled::Param) -> Param {
+    if let ParamKind::Tensor { map: Some(_), .. } = param.kind {
+        let (bytes, align) = (kda_core::tensor_map::MAP_BYTES, kda_core::tensor_map::MAP_ALIGN);
+        return Param { name: param.name.clone(), ty: Type::B8, align: Some(align), array: Some(bytes) };
+    }
     let ty = match param.kind {
         ParamKind::Tensor { .. } | ParamKind::Stride { .. } => Type::U64,
         ParamKind::Dim => Type::U32,
@@ -186,6 +190,7 @@ impl Writer {
                 self.inst(None, BarArrive { barrier: id(*barrier), threads: id(*threads) }.into());
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
+            Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
             Sync::SharedWrite { .. } => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }

@@ -32,18 +32,26 @@ pub(super) fn params(kernel: &Kernel, consts: &Scope<'_>) -> Results<(Vec<Param>
         let name = param.name.to_string();
         match &param.ty {
             ParamType::Scalar(elem) => scalars.push(unplaced(name, ParamKind::Scalar(*elem), elem.bytes())),
-            ParamType::Tensor { elem, writes, optional, stable, dims } => {
+            ParamType::Tensor { elem, writes, optional, stable, dims, map } => {
                 let Some(elem) = element(elem, consts) else { continue };
                 let stable = match stable {
                     Stable::No => false,
                     Stable::Yes => true,
                     Stable::If(condition) => errors.take(consteval::condition(condition, consts)).unwrap_or(false),
                 };
-                let tensor = Tensor { name: &param.name, index: tensors.len() as u32, dims };
+                let map = match map {
+                    Some(map) => match errors.take(tensor_map(map, dims.len(), elem, consts, &param.name)) {
+                        Some(map) => Some(map),
+                        None => continue,
+                    },
+                    None => None,
+                };
+                let tensor = Tensor { name: &param.name, index: tensors.len() as u32, dims, mapped: map.is_some() };
                 let dims = errors.take_all(tensor.dims(&launch, &mut names, &mut strides)).unwrap_or_default();
                 let (writes, optional, align) = (*writes, *optional, elem.bytes());
-                let kind = ParamKind::Tensor { elem, writes, optional, stable, align, dims };
-                tensors.push(unplaced(name, kind, 8));
+                let bytes = if map.is_some() { kda_core::tensor_map::MAP_BYTES } else { 8 };
+                let kind = ParamKind::Tensor { elem, writes, optional, stable, align, dims, map };
+                tensors.push(unplaced(name, kind, bytes));
             }
         }
     }
@@ -55,11 +63,60 @@ fn unplaced(name: String, kind: ParamKind, bytes: u32) -> Param {
     Param { name, kind, offset: 0, bytes }
 }
 
+/// The tile and the copies of a tensor map.
+fn tensor_map(
+    map: &syntax::MapType,
+    axes: usize,
+    elem: Elem,
+    consts: &Scope<'_>,
+    name: &Ident,
+) -> Result<crate::compiled::Map> {
+    if map.tile.len() != axes || axes > kda_core::tensor_map::MAX_MAP_RANK {
+        let message = format!("the tile of `{name}` has {} axes, its tensor {axes}", map.tile.len());
+        return Err(Diagnostic::at(801, name, message)
+            .help("a tile has the axes of its tensor, 1 to 5; write 1 where it does not extend"));
+    }
+    let number = |expr: &Expr| consteval::eval(expr, consts).map(|v| v.as_int());
+    let span = match &map.swizzle {
+        None => 0,
+        Some(expr) => number(expr)?.unwrap_or(-1),
+    };
+    let swizzle = u32::try_from(span).ok().and_then(kda_core::Swizzle::of_span).ok_or_else(|| {
+        Diagnostic::at(802, map.swizzle.as_ref().unwrap_or(&map.tile[0]), format!("a swizzle of {span} bytes"))
+            .help("a swizzle spans 32, 64 or 128 bytes; 0 is none")
+    })?;
+    let mut tile = Vec::with_capacity(axes);
+    for (axis, expr) in map.tile.iter().enumerate() {
+        let size = number(expr)?.unwrap_or(0);
+        // The innermost axis may be cut into several copies.
+        let most = if axis + 1 == axes { i128::from(u16::MAX) } else { 256 };
+        if !(1..=most).contains(&size) {
+            return Err(Diagnostic::at(
+                803,
+                expr,
+                format!("a tile of {size} elements along an axis; 1 to 256 are possible"),
+            ));
+        }
+        tile.push(size as u32);
+    }
+    let inner = tile[axes - 1];
+    let widest = swizzle.span().map_or(256, |span| span / elem.bytes());
+    let part = inner.min(widest);
+    if part * elem.bytes() % 16 != 0 || inner % part != 0 || part > 256 {
+        let message = format!("rows of {inner} {elem} cannot be copied in parts of {part}");
+        return Err(Diagnostic::at(804, &map.tile[axes - 1], message)
+            .help("a row is a multiple of 16 bytes, and of the swizzle's span if it is wider"));
+    }
+    let mut copy = tile.clone();
+    copy[axes - 1] = part;
+    Ok(crate::compiled::Map { tile, copy, swizzle })
+}
+
 /// Gives every parameter its offset; the second value is the size of the block.
 pub(super) fn layout(mut params: Vec<Param>) -> (Vec<Param>, u32) {
     let mut end = 0u32;
     for param in &mut params {
-        param.offset = end.next_multiple_of(param.bytes);
+        param.offset = end.next_multiple_of(param.bytes.min(kda_core::tensor_map::MAP_ALIGN));
         end = param.offset + param.bytes;
     }
     (params, end)
@@ -110,6 +167,8 @@ struct Tensor<'a> {
     /// Position among the parameters: tensors come first.
     index: u32,
     dims: &'a [syntax::Dim],
+    /// Reached through a tensor map, which takes any stride.
+    mapped: bool,
 }
 
 impl Tensor<'_> {
@@ -124,6 +183,8 @@ impl Tensor<'_> {
             let stride = match &dim.stride {
                 Some(written) => errors.take(self.written_stride(written, launch, names)),
                 None => match dense {
+                    Some(stride) if !self.mapped || axis + 1 == self.dims.len() => Some(Stride::Const(stride)),
+                    _ if self.mapped => Some(Stride::Any),
                     Some(stride) => Some(Stride::Const(stride)),
                     None => errors.take(self.own_stride(axis, names)),
                 },

@@ -75,7 +75,7 @@ fn parameters_stand_in_abi_order() {
 fn tensors_have_axes_and_strides() {
     let resolved = ok(SOURCE, 3); // BV 8, LONG, bf16
     let tensor = |name: &str| match &resolved.param(name).expect("a tensor").1.kind {
-        ParamKind::Tensor { elem, writes, optional, stable, align, dims } => {
+        ParamKind::Tensor { elem, writes, optional, stable, align, dims, .. } => {
             let dims: Vec<(OwnedExpr, Stride)> = dims.iter().map(|d| (d.size.clone(), d.stride.clone())).collect();
             (*elem, *writes, *optional, *stable, *align, dims)
         }

@@ -39,6 +39,10 @@ impl Specialiser<'_> {
                 tuple.elems.iter().zip(items).try_for_each(|(left, item)| self.assign_value(left, item))
             }
             Expr::Index(index) => {
+                if let Some(Value::Tile(view)) = self.peek(&index.expr) {
+                    let indices = self.indices(&index.index)?;
+                    return self.tile_store(&view, indices, &value, span);
+                }
                 if let Some(Value::Shared(view)) = self.peek(&index.expr) {
                     let indices = self.indices(&index.index)?;
                     let view = self.shared_at(*view, indices, span)?;

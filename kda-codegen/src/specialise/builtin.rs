@@ -52,6 +52,13 @@ impl Specialiser<'_> {
             _ => {}
         }
         if let [ty, function] = names
+            && ty == "Acc"
+            && function == "zero"
+        {
+            let [] = self.arguments(&name, args, span)?;
+            return self.accumulator(generics, span);
+        }
+        if let [ty, function] = names
             && let Some(elem) = self.elem_name(ty)
             && matches!(function.as_str(), "rn" | "from_bits")
         {
@@ -168,7 +175,7 @@ impl Specialiser<'_> {
     /// `smem::<elem, (shape…)>()`
     fn smem(&mut self, generics: &[GenericArgument], args: &[&Expr], span: Span) -> Result<Value> {
         let form = || Diagnostic::new(157, span, "a shared buffer is written `smem::<f32, Shape<4, 128>>()`");
-        let ([elem, shape], []) = (generics, args) else { return Err(form()) };
+        let ([elem, shape, rest @ ..], []) = (generics, args) else { return Err(form()) };
         let elem = match elem {
             GenericArgument::Type(ty) => self.elem_type(ty)?,
             _ => return Err(form()),
@@ -191,7 +198,35 @@ impl Specialiser<'_> {
             ));
         }
         let name = self.naming.take().unwrap_or_else(|| "shared".into());
-        self.shared_buffer(name, elem, shape, span)
+        if rest.is_empty() {
+            return self.shared_buffer(name, elem, shape, span);
+        }
+        let (swizzle, stages) = self.tile_form(rest).map_err(|_| form())?;
+        self.staging = Some(stages);
+        self.tile_buffer(name, elem, &shape, swizzle, stages, span)
+    }
+
+    /// `Swizzle<128>` and the number of stages, behind the shape of a buffer.
+    fn tile_form(&mut self, rest: &[GenericArgument]) -> Result<(kda_core::Swizzle, u32)> {
+        let span = rest.first().map_or_else(Span::call_site, |r| r.span());
+        let wrong =
+            || Diagnostic::new(802, span, "a swizzle is written `Swizzle<128>`, and the number of stages behind it");
+        let Some(GenericArgument::Type(syn::Type::Path(path))) = rest.first() else { return Err(wrong()) };
+        let Some(segment) = path.path.segments.last().filter(|s| s.ident == "Swizzle") else { return Err(wrong()) };
+        let syn::PathArguments::AngleBracketed(args) = &segment.arguments else { return Err(wrong()) };
+        let span_bytes = match args.args.first() {
+            Some(argument) => self.generic_value(argument)?.as_int().unwrap_or(-1),
+            None => -1,
+        };
+        let swizzle = u32::try_from(span_bytes).ok().and_then(kda_core::Swizzle::of_span).ok_or_else(wrong)?;
+        let stages = match rest.get(1) {
+            None => 1,
+            Some(argument) => match self.generic_value(argument)?.as_int() {
+                Some(n) if (1..=64).contains(&n) => n as u32,
+                _ => return Err(wrong()),
+            },
+        };
+        Ok((swizzle, stages))
     }
 
     fn fma(&mut self, a: Value, b: Value, c: Value, span: Span) -> Result<Value> {
@@ -245,7 +280,7 @@ impl Specialiser<'_> {
     }
 
     /// `select(condition, a, b)`: both sides are computed, no branch.
-    fn select(&mut self, condition: Value, a: Value, b: Value, span: Span) -> Result<Value> {
+    pub(super) fn select(&mut self, condition: Value, a: Value, b: Value, span: Span) -> Result<Value> {
         match (&condition, &a, &b) {
             (Value::Const(Const::Bool(c)), ..) => return Ok(if *c { a } else { b }),
             (_, Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
@@ -524,6 +559,35 @@ impl Specialiser<'_> {
                 }
                 Ok(Value::Unit)
             }
+            (Value::Ring(ring), "acquire" | "wait") => {
+                let [] = self.arguments(&name, &args, span)?;
+                self.take_stage(ring, usize::from(name == "wait"), span)
+            }
+            (Value::Slot(slot), "commit" | "release") => {
+                let [] = self.arguments(&name, &args, span)?;
+                self.give_stage(&slot, usize::from(name == "release"), span)
+            }
+            (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, span),
+            (Value::Tile(view), "k_slice") => {
+                let [column] = self.arguments(&name, &args, span)?;
+                let Some(column) = column.as_int().filter(|c| *c >= 0 && *c + 16 <= i128::from(view.width)) else {
+                    return Err(Diagnostic::new(154, span, format!("a slice of 16 columns of {}", view.width))
+                        .help("the first column is a constant"));
+                };
+                let column = view.column + column as u64;
+                Ok(Value::Tile(Box::new(super::tile::TileView { column, width: 16, ..*view })))
+            }
+            (Value::Acc(acc), "mma") => {
+                let [a, b] = self.arguments(&name, &args, span)?;
+                let (Value::Tile(a), Value::Tile(b)) = (a, b) else {
+                    return Err(Diagnostic::new(902, span, "a product takes two tiles in shared memory"));
+                };
+                let mut acc = acc;
+                self.mma(&mut acc, &a, &b, span)?;
+                self.assign_value(&call.receiver, Value::Acc(acc))?;
+                Ok(Value::Unit)
+            }
+            (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, &args, span),
             (Value::Barrier(index), "sync" | "arrive") => {
                 let [] = self.arguments(&name, &args, span)?;
                 self.place(span);

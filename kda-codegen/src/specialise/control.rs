@@ -39,6 +39,7 @@ impl Specialiser<'_> {
         then: impl FnOnce(&mut Self) -> Result<Value>,
         other: impl FnOnce(&mut Self) -> Result<Value>,
     ) -> Result<Value> {
+        self.settle_all();
         self.place(span);
         let place = self.builder.place;
         let before = self.frame().scopes.snapshot();
@@ -225,8 +226,10 @@ impl Specialiser<'_> {
         head: impl Fn(&mut Self) -> Result<Value>,
         body: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<()> {
+        self.settle_all();
         self.place(span);
         let place = self.builder.place;
+        let held = self.holdings.len();
         let mut now = self.frame().scopes.snapshot();
         let mut phis = Vec::new();
         let mut uniform = Uniform::Cta;
@@ -251,6 +254,11 @@ impl Specialiser<'_> {
             self.control.push(condition.uniform);
             self.builder.open();
             body(self)?;
+            self.check_holdings(held)?;
+            if !self.flight.open.is_empty() || !self.flight.groups.is_empty() {
+                return Err(Diagnostic::new(903, span, "products are in flight over the end of a runtime loop's body")
+                    .help("end the body with `wgmma::commit(); wgmma::wait::<0>();`"));
+            }
             if std::mem::take(&mut self.returned) {
                 return Err(Diagnostic::new(166, span, "`return` inside a runtime loop"));
             }
@@ -268,6 +276,7 @@ impl Specialiser<'_> {
                 self.buffers.truncate(buffers);
                 self.barriers.truncate(barriers);
                 (self.declared, self.shared_end) = (declared, end);
+                self.holdings.truncate(held);
                 continue;
             }
             let mut copies = Vec::new();

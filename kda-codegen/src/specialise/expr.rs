@@ -112,8 +112,12 @@ impl Specialiser<'_> {
                     None => Err(Diagnostic::new(155, span, "this is not known while compiling")),
                 }
             }
-            Expr::If(expr) => self.with_role(&expr.attrs, |this| this.if_else(expr)),
-            Expr::ForLoop(expr) => self.with_role(&expr.attrs, |this| this.for_loop(expr)),
+            Expr::If(expr) => {
+                self.with_role(&expr.attrs, |this| this.with_election(&expr.attrs, |this| this.if_else(expr)))
+            }
+            Expr::ForLoop(expr) => {
+                self.with_role(&expr.attrs, |this| this.with_election(&expr.attrs, |this| this.for_loop(expr)))
+            }
             Expr::While(expr) => self.while_loop(expr),
             Expr::Call(call) => self.call(call),
             Expr::MethodCall(call) => self.method(call),
@@ -332,6 +336,11 @@ impl Specialiser<'_> {
                 self.place(span);
                 self.shared_load(&view, 1, None, span)
             }
+            Value::Tile(view) => {
+                let indices = self.indices(&expr.index)?;
+                self.place(span);
+                self.tile_load(&view, indices, span)
+            }
             Value::Global(view) => {
                 let indices = self.indices(&expr.index)?;
                 let view = self.global_at(*view, indices, span)?;
@@ -383,6 +392,7 @@ impl Specialiser<'_> {
         }
         let base = self.expr(&expr.base)?;
         match (&base, &expr.member) {
+            (Value::Slot(slot), syn::Member::Named(name)) => self.slot_buffer(slot, &name.to_string(), span),
             (Value::Tuple(items), syn::Member::Unnamed(index)) => match items.get(index.index as usize) {
                 Some(item) => Ok(item.clone()),
                 None => {
@@ -410,7 +420,7 @@ impl Specialiser<'_> {
         if block.label.is_some() {
             return Err(Diagnostic::new(151, block.span(), "labels do not exist in kernels"));
         }
-        self.with_role(&block.attrs, |this| this.block(&block.block))
+        self.with_role(&block.attrs, |this| this.with_election(&block.attrs, |this| this.block(&block.block)))
     }
 
     fn return_(&mut self, expr: &syn::ExprReturn) -> Result<Value> {

@@ -40,6 +40,7 @@ impl Specialiser<'_> {
                 stride: match &dim.stride {
                     DimStride::Const(s) => Stride::Const(*s),
                     DimStride::Param(name) => self.stride_param(name),
+                    DimStride::Any => Stride::Const(0),
                 },
             })
             .collect();

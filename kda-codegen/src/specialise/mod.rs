@@ -18,9 +18,12 @@ mod join;
 mod ops;
 mod params;
 mod pattern;
+mod pipeline;
 mod shared;
 mod sync;
+mod tile;
 mod value;
+mod wgmma;
 
 use crate::compiled::{Barrier, Compiled, SharedBuffer};
 use crate::consteval::Const;
@@ -107,6 +110,18 @@ struct Specialiser<'a> {
     naming: Option<String>,
     returned: bool,
     calls: Vec<String>,
+    /// Rings, and the stages that were ever taken from them.
+    rings: Vec<pipeline::Ring>,
+    holdings: Vec<pipeline::Holding>,
+    /// Stages of the buffer that is being declared in a pipeline.
+    staging: Option<u32>,
+    /// mbarriers that no barrier has published yet, with the predicate of the thread that initialised them.
+    fresh_barriers: Option<kda_ptx::operand::PredSrc>,
+    /// The code runs in one thread of its role.
+    elected: bool,
+    /// Products in flight, and accumulators so far.
+    flight: wgmma::Flight,
+    accumulators: usize,
 }
 
 impl<'a> Specialiser<'a> {
@@ -140,6 +155,13 @@ impl<'a> Specialiser<'a> {
             naming: None,
             returned: false,
             calls: Vec::new(),
+            rings: Vec::new(),
+            holdings: Vec::new(),
+            staging: None,
+            fresh_barriers: None,
+            elected: false,
+            flight: wgmma::Flight::default(),
+            accumulators: 0,
         }
     }
 
@@ -171,6 +193,7 @@ impl<'a> Specialiser<'a> {
 
     fn finish(self) -> Result<Compiled> {
         let mut region = self.builder.finish();
+        pipeline::fill_counts(&mut region, &self.rings);
         crate::kir::fences::derive(&mut region);
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();

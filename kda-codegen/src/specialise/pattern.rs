@@ -75,7 +75,15 @@ impl Specialiser<'_> {
                 }
             }
             (value, syn::Type::Infer(_)) => Ok(value),
-            (value @ (Value::Global(_) | Value::Shared(_) | Value::Hint(_)), _) => Ok(value),
+            (
+                value @ (Value::Global(_)
+                | Value::Shared(_)
+                | Value::Hint(_)
+                | Value::Tile(_)
+                | Value::Slot(_)
+                | Value::Acc(_)),
+                _,
+            ) => Ok(value),
             (value, _) => Err(Diagnostic::new(160, span, format!("{} does not have this type", value.describe()))),
         }
     }

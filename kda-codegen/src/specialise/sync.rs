@@ -40,8 +40,16 @@ impl Specialiser<'_> {
         if self.roles.is_some() {
             return Err(Diagnostic::new(351, span, "a role inside a role"));
         }
+        self.publish_barriers(span)?;
         let condition = self.role_condition(&roles, span)?;
         self.roles = Some(roles);
+        let held = self.holdings.len();
+        let body = |this: &mut Self| {
+            this.set_registers(span);
+            let value = body(this)?;
+            this.check_holdings(held)?;
+            Ok(value)
+        };
         let result = match condition {
             Value::Scalar(s) => self.branch(s, span, body, |_| Ok(Value::Unit)),
             _ => body(self),
@@ -125,6 +133,9 @@ impl Specialiser<'_> {
 
     /// `NamedBarrier { between: (q, k) }`
     pub(super) fn named_barrier(&mut self, expr: &syn::ExprStruct) -> Result<Value> {
+        if expr.path.segments.last().is_some_and(|s| s.ident == "Pipeline") {
+            return self.pipeline(expr);
+        }
         let span = expr.span();
         let form = || Diagnostic::new(352, span, "a named barrier is written `NamedBarrier { between: (load, math) }`");
         if !expr.path.is_ident("NamedBarrier") || expr.fields.len() != 1 {
@@ -205,7 +216,10 @@ impl Specialiser<'_> {
                     ));
                 }
                 self.place(span);
-                self.builder.sync(Sync::Cta);
+                match self.fresh_barriers {
+                    Some(_) => self.publish_barriers(span)?,
+                    None => self.builder.sync(Sync::Cta),
+                }
             }
             "warp_sync" => {
                 let [] = self.arguments(name, args, span)?;
@@ -254,6 +268,27 @@ impl Specialiser<'_> {
                     .inst(BulkWait { read: ReadOnly(name == "bulk::wait_read"), pending: Src::Imm(pending as i64) });
             }
             "bulk::store" => self.bulk_store(args, span)?,
+            "tma::store" => self.tma_store(args, span)?,
+            "wgmma::commit" => {
+                let [] = self.arguments(name, args, span)?;
+                self.wgmma_commit(span)?;
+            }
+            "wgmma::wait" => {
+                let [] = self.arguments(name, args, span)?;
+                let pending = match generics {
+                    [pending] => self.generic_value(pending)?.as_int().filter(|n| (0..8).contains(n)),
+                    _ => None,
+                };
+                let Some(pending) = pending else {
+                    return Err(Diagnostic::new(
+                        155,
+                        span,
+                        "`wgmma::wait` needs the number of groups that may be pending, 0 to 7",
+                    )
+                    .help("write `wgmma::wait::<0>()`"));
+                };
+                self.wgmma_wait(pending as usize, span)?;
+            }
             _ => return Ok(None),
         }
         Ok(Some(Value::Unit))

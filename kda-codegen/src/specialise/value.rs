@@ -1,5 +1,8 @@
 //! Values: known, or in registers.
 
+use super::pipeline::Slot;
+use super::tile::TileView;
+use super::wgmma::Accumulator;
 use crate::consteval::Const;
 use crate::kir::Uniform;
 use kda_core::Elem;
@@ -22,6 +25,14 @@ pub enum Value {
     Global(Box<GlobalView>),
     /// A part of a shared buffer.
     Shared(Box<SharedView>),
+    /// A part of a swizzled tile in shared memory.
+    Tile(Box<TileView>),
+    /// A ring of stages, by index.
+    Ring(usize),
+    /// A stage of a ring that this role holds.
+    Slot(Box<Slot>),
+    /// An accumulator of warpgroup products.
+    Acc(Box<Accumulator>),
     /// A named barrier, by index.
     Barrier(usize),
     /// How an access uses the caches.
@@ -203,6 +214,10 @@ impl Value {
             Value::Shared(view) => {
                 format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len())
             }
+            Value::Tile(view) => format!("a {} tile of {} rows and {} columns", view.elem, view.rows, view.width),
+            Value::Ring(_) => "a pipeline".into(),
+            Value::Slot(_) => "a stage of a pipeline".into(),
+            Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),
             Value::Barrier(_) => "a named barrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),

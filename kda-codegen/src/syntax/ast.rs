@@ -169,9 +169,20 @@ pub enum ParamType {
         stable: Stable,
         /// Axes, outermost first.
         dims: Vec<Dim>,
+        /// `TensorMap<…>`: the tensor is reached by bulk tensor copies alone.
+        map: Option<MapType>,
     },
     /// A scalar.
     Scalar(Elem),
+}
+
+/// `TensorMap<T, Shape<ROWS, COLUMNS>, Swizzle<128>>`, or `TensorMapMut<…>` if the kernel stores through it.
+#[derive(Clone, Debug)]
+pub struct MapType {
+    /// Sizes of a tile, outermost first.
+    pub tile: Vec<syn::Expr>,
+    /// Span of the swizzle in bytes: 0, 32, 64 or 128; 0 if absent.
+    pub swizzle: Option<syn::Expr>,
 }
 
 /// `#[dims(…; stable)]` and `#[dims(…; stable(COND))]`.

@@ -29,7 +29,7 @@ pub mod text;
 mod variants;
 
 pub use ast::{
-    Arg, DeviceFn, Dim, Family, Generic, GenericKind, Kernel, Library, Param, ParamType, RoleDecl, Stable, VariantAxis,
-    Variants,
+    Arg, DeviceFn, Dim, Family, Generic, GenericKind, Kernel, Library, MapType, Param, ParamType, RoleDecl, Stable,
+    VariantAxis, Variants,
 };
 pub use module::{ModuleArgs, device_library, family, module_args, parse_family};

@@ -1,6 +1,6 @@
 //! Kernel parameters: tensors with `#[dims(…)]`, scalars, and tuples of them.
 
-use super::ast::{Dim, Generic, GenericKind, Param, ParamType, Stable};
+use super::ast::{Dim, Generic, GenericKind, MapType, Param, ParamType, Stable};
 use super::{attrs, text};
 use crate::diag::{Diagnostic, Errors, Result};
 use kda_core::Elem;
@@ -56,6 +56,13 @@ fn param(pat: &Pat, ty: &Type, dims: Option<&Attribute>, generics: &[Generic]) -
         return Err(Diagnostic::at(119, &name, format!("`{name}` cannot be the name of a parameter"))
             .help("keywords are no PTX names"));
     }
+    if let Some((elem, writes, map)) = tensor_map(ty)? {
+        let elem = element(elem, generics)?;
+        let Some(attr) = dims else { return Err(without_dims(&name)) };
+        let (dims, stable) = shape(attr)?;
+        let map = Some(map);
+        return Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional: false, stable, dims, map } });
+    }
     let Some((elem, writes, optional)) = tensor(ty) else {
         let elem = scalar(ty)?;
         return match dims {
@@ -64,17 +71,75 @@ fn param(pat: &Pat, ty: &Type, dims: Option<&Attribute>, generics: &[Generic]) -
         };
     };
     let elem = element(elem, generics)?;
-    let Some(attr) = dims else {
-        return Err(Diagnostic::at(112, &name, format!("the tensor `{name}` has no `#[dims(…)]`"))
-            .help(format!("write its axes before it, outermost first: `{DIMS}`")));
-    };
+    let Some(attr) = dims else { return Err(without_dims(&name)) };
     let (dims, stable) = shape(attr)?;
-    Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional, stable, dims } })
+    Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional, stable, dims, map: None } })
 }
 
 fn no_dims(attr: &Attribute) -> Box<Diagnostic> {
     Diagnostic::at(112, attr, "`#[dims]` belongs on a `Global` or `GlobalMut` parameter")
         .help("scalars have no shape; a tensor does not stand in a tuple")
+}
+
+fn without_dims(name: &Ident) -> Box<Diagnostic> {
+    Diagnostic::at(112, name, format!("the tensor `{name}` has no `#[dims(…)]`"))
+        .help(format!("write its axes before it, outermost first: `{DIMS}`"))
+}
+
+/// `TensorMap<T, Shape<…>, Swizzle<…>>` and `TensorMapMut<…>`: element type, whether it writes, tile and swizzle.
+fn tensor_map(ty: &Type) -> Result<Option<(&Type, bool, MapType)>> {
+    let Type::Path(path) = ty else { return Ok(None) };
+    let Some(segment) = path.path.segments.first().filter(|_| path.path.segments.len() == 1) else { return Ok(None) };
+    let writes = match segment.ident.to_string().as_str() {
+        "TensorMap" => false,
+        "TensorMapMut" => true,
+        _ => return Ok(None),
+    };
+    let form = || {
+        Diagnostic::at(806, ty, "this is no form of a tensor map").help(
+            "write `TensorMap<bf16, Shape<128, 64>, Swizzle<128>>`; without a swizzle the last argument is left out",
+        )
+    };
+    let PathArguments::AngleBracketed(args) = &segment.arguments else { return Err(form()) };
+    let types: Vec<&Type> = args
+        .args
+        .iter()
+        .map(|arg| match arg {
+            GenericArgument::Type(ty) => Ok(ty),
+            _ => Err(form()),
+        })
+        .collect::<Result<_>>()?;
+    let (elem, tile, swizzle) = match types.as_slice() {
+        [elem, tile] => (*elem, *tile, None),
+        [elem, tile, swizzle] => (*elem, *tile, Some(*swizzle)),
+        _ => return Err(form()),
+    };
+    let tile = numbers(tile, "Shape").filter(|tile| !tile.is_empty()).ok_or_else(form)?;
+    let swizzle = match swizzle {
+        None => None,
+        Some(ty) => match numbers(ty, "Swizzle").as_deref() {
+            Some([span]) => Some(span.clone()),
+            _ => return Err(form()),
+        },
+    };
+    Ok(Some((elem, writes, MapType { tile, swizzle })))
+}
+
+/// The arguments of `Name<1, N, { A + B }>` as expressions.
+fn numbers(ty: &Type, name: &str) -> Option<Vec<Expr>> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last().filter(|s| s.ident == name)?;
+    let PathArguments::AngleBracketed(args) = &segment.arguments else { return None };
+    args.args
+        .iter()
+        .map(|arg| match arg {
+            GenericArgument::Const(expr) => Some(expr.clone()),
+            GenericArgument::Type(Type::Path(path)) => {
+                Some(Expr::Path(syn::ExprPath { attrs: Vec::new(), qself: None, path: path.path.clone() }))
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 /// The type argument of `Global<T>`, `GlobalMut<T>` and `Option<…>` of these, and whether it writes and is optional.

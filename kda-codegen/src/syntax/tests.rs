@@ -66,7 +66,9 @@ fn a_whole_module() {
     assert_eq!(kernel.requires.iter().map(text::expr).collect::<Vec<_>>(), ["tokens >= 1", "n % 8 == 0", "d == 2 * K"]);
     let names: Vec<String> = kernel.params.iter().map(|p| p.name.to_string()).collect();
     assert_eq!(names, ["x", "state", "slots_of", "null", "scale", "roll"]);
-    let ParamType::Tensor { elem, writes, optional, stable, dims } = &kernel.params[1].ty else { panic!("a tensor") };
+    let ParamType::Tensor { elem, writes, optional, stable, dims, .. } = &kernel.params[1].ty else {
+        panic!("a tensor")
+    };
     assert!(*writes && *optional && matches!(stable, Stable::Yes) && elem == "OUT");
     assert_eq!(dims[0].stride.as_ref().map(text::expr).as_deref(), Some("slot_pitch"));
     assert!(matches!(&kernel.params[2].ty, ParamType::Tensor { stable: Stable::If(_), .. }));

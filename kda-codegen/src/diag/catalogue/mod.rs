@@ -9,6 +9,8 @@
 //! | KDA04xx | layouts and types | [`types`] |
 //! | KDA05xx | budgets | [`budgets`] |
 //! | KDA06xx | protocol | [`protocol`] |
+//! | KDA08xx | bulk tensor copies | [`tma`] |
+//! | KDA09xx | matrix products | [`mma`] |
 //! | KDA10xx | launch | [`launch`] |
 //!
 //! A test reads the crate's sources and refuses a code without an entry and an entry without a use.
@@ -18,8 +20,10 @@ pub mod budgets;
 pub mod constants;
 pub mod language;
 pub mod launch;
+pub mod mma;
 pub mod protocol;
 pub mod roles;
+pub mod tma;
 pub mod types;
 
 use super::Code;
@@ -51,6 +55,8 @@ pub const TABLES: &[&[Entry]] = &[
     types::ENTRIES,
     budgets::ENTRIES,
     protocol::ENTRIES,
+    tma::ENTRIES,
+    mma::ENTRIES,
     launch::ENTRIES,
 ];
 

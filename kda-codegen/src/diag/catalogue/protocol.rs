@@ -17,4 +17,34 @@ pub const ENTRIES: &[Entry] = &[
          parameters that no running kernel writes may be read, and nothing may be written.",
         "Move the access behind the wait, or mark the parameter `stable` if that is true of it.",
     ),
+    entry(
+        652,
+        "form of a pipeline",
+        "A pipeline names its two sides in order of flow, and its buffers, which have the same number of stages.",
+        "Write `Pipeline::<load, math> { a: smem::<bf16, Shape<128, 64>, Swizzle<128>, STAGES>() }`.",
+    ),
+    entry(
+        653,
+        "side of a pipeline",
+        "The producing side acquires and commits, the consuming side waits and releases; a role does only what its side does.",
+        "Use the operation of this role's side, or change the sides of the pipeline.",
+    ),
+    entry(
+        654,
+        "stage used twice or not at all",
+        "A stage that was acquired is committed once, a stage that was waited for is released once; after that it is gone.",
+        "Commit or release each stage exactly once on every path.",
+    ),
+    entry(
+        655,
+        "stage released too early",
+        "Products that read the stage may still run; the producer would overwrite their operands.",
+        "Wait for the products before the release: `wgmma::wait::<0>();`.",
+    ),
+    entry(
+        656,
+        "one thread where the role is needed, or the reverse",
+        "Bulk tensor copies are issued by one thread of a role; waiting for a stage and releasing it is done by all of it.",
+        "Put copies under `#[elect_one]`, and everything else outside.",
+    ),
 ];

@@ -1,0 +1,626 @@
+//! Rings of stages between two roles.
+//!
+//! `Pipeline::<from, to> { name: smem… }` has a full and an empty mbarrier for each stage. The producing side acquires a
+//! stage (waits until it is empty), fills it and commits it; the consuming side waits for it, uses it and releases it.
+//! Stage index and phase are variables of each side that the source never sees. Counts follow from who commits and who
+//! releases: a single thread that issues bulk copies is one arrival and announces the bytes of its copies; a role of
+//! several warps arrives once a warp.
+
+use super::Specialiser;
+use super::tile::TileView;
+use super::value::{Scalar, Value};
+use crate::compiled::SharedBuffer;
+use crate::diag::{Diagnostic, Result};
+use crate::kir::{MbarrierRole, Node, Sync, Uniform, when};
+use kda_core::Elem;
+use kda_ptx::Class;
+use kda_ptx::modifier::*;
+use kda_ptx::operand::{Address, Base, DstAndPred, PredSrc, Sink, Src, TensorAddress};
+use kda_ptx::table::*;
+use proc_macro2::Span;
+use syn::spanned::Spanned as _;
+use syn::{BinOp, Expr};
+
+/// A ring.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// Name of its variable.
+    pub name: String,
+    /// Roles that produce and that consume; both empty for a ring within the CTA.
+    pub sides: [Vec<usize>; 2],
+    /// Number of stages.
+    pub stages: u32,
+    /// Buffers by name.
+    pub buffers: Vec<(String, TileView)>,
+    /// Buffer of the mbarriers: full ones, then empty ones.
+    pub barriers: usize,
+    /// Arrivals of a phase of the full and of the empty barriers, once known.
+    pub counts: [Option<u32>; 2],
+}
+
+/// A stage that a role holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// Index of the ring.
+    pub ring: usize,
+    /// 0 for the producing side, 1 for the consuming side.
+    pub side: usize,
+    /// Stage.
+    pub stage: Value,
+    /// Number of this holding, unique in the kernel.
+    pub id: u32,
+}
+
+/// What is known about a holding while the kernel is compiled.
+#[derive(Clone, Debug, Default)]
+pub struct Holding {
+    /// Where it was taken.
+    pub taken: Option<Span>,
+    /// Bytes that bulk copies bring.
+    pub bytes: u64,
+    /// Committed or released.
+    pub done: bool,
+}
+
+const SIDES: [&str; 2] = ["producing", "consuming"];
+
+impl Specialiser<'_> {
+    /// `Pipeline::<load, math> { a: smem…, b: smem… }`
+    pub(super) fn pipeline(&mut self, expr: &syn::ExprStruct) -> Result<Value> {
+        let span = expr.span();
+        let form = |what: &str| {
+            Diagnostic::new(652, span, what.to_string())
+                .help("write `Pipeline::<load, math> { a: smem::<bf16, Shape<128, 64>, Swizzle<128>, STAGES>() }`")
+        };
+        let name = self.naming.take().unwrap_or_else(|| "pipeline".into());
+        let segment = expr.path.segments.last();
+        let Some(syn::PathArguments::AngleBracketed(args)) = segment.map(|s| &s.arguments) else {
+            return Err(form("the sides of the pipeline are missing"));
+        };
+        let mut sides = Vec::new();
+        for arg in &args.args {
+            let role = match arg {
+                syn::GenericArgument::Type(syn::Type::Path(path)) => path.path.get_ident(),
+                _ => None,
+            };
+            match role.and_then(|role| self.resolved.roles.iter().position(|r| *role == r.name)) {
+                Some(role) => sides.push(vec![role]),
+                None => return Err(Diagnostic::new(351, arg.span(), "a side of a pipeline is a role")),
+            }
+        }
+        let [from, to] = sides.as_slice() else { return Err(form("a pipeline has two sides")) };
+        let sides = [from.clone(), to.clone()];
+        if self.control() > Uniform::Cta || self.frames.len() > 1 || self.roles.is_some() {
+            return Err(form("a pipeline is declared in the kernel, ahead of the roles"));
+        }
+        let (mut buffers, mut stages) = (Vec::new(), None);
+        for field in &expr.fields {
+            let syn::Member::Named(member) = &field.member else { return Err(form("a buffer has a name")) };
+            self.naming = Some(format!("{name}.{member}"));
+            self.staging = None;
+            let value = self.expr(&field.expr)?;
+            let Value::Tile(view) = value else {
+                return Err(Diagnostic::new(
+                    652,
+                    field.expr.span(),
+                    "a buffer of a pipeline is a swizzled tile with stages",
+                ));
+            };
+            let depth = self.staging.take().unwrap_or(1);
+            if *stages.get_or_insert(depth) != depth {
+                return Err(Diagnostic::new(
+                    652,
+                    field.expr.span(),
+                    "the buffers of a pipeline have different numbers of stages",
+                ));
+            }
+            buffers.push((member.to_string(), *view));
+        }
+        let Some(stages) = stages else { return Err(form("a pipeline has at least one buffer")) };
+        let desc = SharedBuffer {
+            name: format!("{name}.barriers"),
+            offset: 0,
+            bytes: 16 * stages,
+            align: 16,
+            elem: Elem::U64,
+            shape: vec![2, stages],
+        };
+        let barriers = self.place_buffer(desc, span)?;
+        self.buffers[barriers].used = true;
+        let index = self.rings.len();
+        self.rings.push(Ring { name: name.clone(), sides, stages, buffers, barriers, counts: [None, None] });
+        self.initialise(index, span);
+        for side in 0..2 {
+            for part in ["stage", "phase"] {
+                self.frame().scopes.declare(state_name(index, side, part), Value::u32(0), true);
+            }
+        }
+        Ok(Value::Ring(index))
+    }
+
+    /// Initialises the mbarriers in one thread; the counts are filled in when the roles have been compiled.
+    fn initialise(&mut self, ring: usize, span: Span) {
+        self.place(span);
+        let tid = self.special(kda_ptx::operand::Special::TidX, Uniform::Thread);
+        let first = self.builder.pure(Class::Pred, |dst| {
+            let dst = DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare: Compare::Eq, ftz: Default::default(), ty: Type::U32, dst, a: tid.src(), b: Src::Imm(0) }
+                .into()
+        });
+        let stages = self.rings[ring].stages;
+        for role in [MbarrierRole::Full, MbarrierRole::Empty] {
+            for stage in 0..stages {
+                let address = self.barrier_address(ring, role, &Value::u32(stage));
+                let inst = MbarrierInit { space: Some(Space::SharedCta), ty: Type::B64, address, count: Src::Imm(0) };
+                self.builder.sync(Sync::MbarrierInit { ring, role, inst: inst.into(), guard: when(first) });
+            }
+        }
+        self.fresh_barriers = Some(when(first));
+    }
+
+    /// Makes initialised mbarriers visible, if any are fresh: one fence and one CTA barrier ahead of the roles.
+    pub(super) fn publish_barriers(&mut self, span: Span) -> Result<()> {
+        let Some(first) = self.fresh_barriers.take() else { return Ok(()) };
+        if self.control() > Uniform::Cta || self.roles.is_some() {
+            return Err(Diagnostic::new(652, span, "a pipeline is first used in a branch that not all threads take"));
+        }
+        self.builder.guarded(Some(first), FenceMbarrierInit {});
+        self.builder.sync(Sync::Cta);
+        Ok(())
+    }
+
+    /// Address of the full or empty barrier of a stage.
+    fn barrier_address(&mut self, ring: usize, role: MbarrierRole, stage: &Value) -> Address {
+        let (buffer, stages) = (self.rings[ring].barriers, self.rings[ring].stages);
+        let first = match role {
+            MbarrierRole::Full => 0,
+            MbarrierRole::Empty => 8 * i64::from(stages),
+        };
+        let offset = i64::from(self.buffers[buffer].desc.offset) + first;
+        match stage {
+            Value::Scalar(s) => {
+                let base = self.shared_base();
+                let reg = self.builder.pure(Class::B32, |dst| {
+                    Mad { half: Half::Lo, ty: Type::U32, dst, a: s.src(), b: Src::Imm(8), c: base.into() }.into()
+                });
+                Address { base: Base::Reg(reg), offset }
+            }
+            known => {
+                let stage = known.as_int().unwrap_or(0) as i64;
+                Address { base: Base::Symbol(crate::lower::SHARED.into()), offset: offset + 8 * stage }
+            }
+        }
+    }
+
+    fn state(&mut self, ring: usize, side: usize, part: &str) -> (usize, Value) {
+        let name = state_name(ring, side, part);
+        let scopes = &self.frames[0].scopes;
+        match scopes.find(&name) {
+            Some(id) => (id, scopes.get(id).value.clone()),
+            None => (0, Value::u32(0)),
+        }
+    }
+
+    /// Checks that this role may act on a side of a ring.
+    fn take_side(&mut self, ring: usize, side: usize, operation: &str, span: Span) -> Result<()> {
+        let fits = match &self.roles {
+            Some(roles) => roles.iter().all(|r| self.rings[ring].sides[side].contains(r)),
+            None => false,
+        };
+        if !fits || self.frames.len() > 1 {
+            let names: Vec<_> =
+                self.rings[ring].sides[side].iter().map(|r| self.resolved.roles[*r].name.clone()).collect();
+            let message = format!(
+                "`{operation}` belongs to the {} side of `{}`: the role {}",
+                SIDES[side],
+                self.rings[ring].name,
+                names.join(", ")
+            );
+            return Err(Diagnostic::new(653, span, message)
+                .help("write it in a `#[role(…)]` block of that role, in the kernel itself"));
+        }
+        Ok(())
+    }
+
+    /// `ring.acquire()`, `ring.wait()`
+    pub(super) fn take_stage(&mut self, ring: usize, side: usize, span: Span) -> Result<Value> {
+        self.take_side(ring, side, if side == 0 { "acquire" } else { "wait" }, span)?;
+        if side == 1 && self.elected {
+            return Err(Diagnostic::new(656, span, "`wait` in one thread; the whole role waits for a stage"));
+        }
+        if self.control() > Uniform::Warp && !self.elected {
+            return Err(Diagnostic::new(350, span, "lanes may differ in the branch around this"));
+        }
+        let (_, stage) = self.state(ring, side, "stage");
+        let (_, phase) = self.state(ring, side, "phase");
+        // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.
+        let parity = match side {
+            0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), span)?,
+            _ => phase,
+        };
+        let parity = self.operand(&parity, Elem::U32, span)?;
+        let role = if side == 0 { MbarrierRole::Empty } else { MbarrierRole::Full };
+        let address = self.barrier_address(ring, role, &stage);
+        self.place(span);
+        self.spin(address, parity);
+        let id = self.holdings.len() as u32;
+        self.holdings.push(Holding { taken: Some(span), bytes: 0, done: false });
+        Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
+    }
+
+    /// Waits until the phase of that parity has completed.
+    fn spin(&mut self, address: Address, parity: Src) {
+        let done = self.builder.fresh(Class::Pred);
+        self.builder.open();
+        self.builder.inst(MbarrierTryWait {
+            order: None,
+            scope: None,
+            space: Some(Space::SharedCta),
+            ty: Type::B64,
+            done,
+            address,
+            parity,
+        });
+        let head = self.builder.close();
+        let condition = PredSrc { reg: done, negated: true };
+        let place = self.builder.place;
+        self.builder.push(Node::Loop { head, condition, uniform: Uniform::Thread, body: Vec::new(), place });
+    }
+
+    /// A buffer of a slot.
+    pub(super) fn slot_buffer(&mut self, slot: &Slot, name: &str, span: Span) -> Result<Value> {
+        let found = self.rings[slot.ring].buffers.iter().find(|(buffer, _)| buffer == name);
+        let Some((_, view)) = found else {
+            let names: Vec<_> = self.rings[slot.ring].buffers.iter().map(|(n, _)| n.clone()).collect();
+            return Err(Diagnostic::new(158, span, format!("the pipeline has no buffer `{name}`"))
+                .help(format!("its buffers are {}", names.join(", "))));
+        };
+        if self.holdings[slot.id as usize].done {
+            return Err(self.gone(slot, span));
+        }
+        let view = TileView { stage: slot.stage.clone(), slot: Some(slot.id), ..view.clone() };
+        Ok(Value::Tile(Box::new(view)))
+    }
+
+    fn gone(&self, slot: &Slot, span: Span) -> Box<Diagnostic> {
+        let word = if slot.side == 0 { "committed" } else { "released" };
+        let error = Diagnostic::new(654, span, format!("this stage has been {word}"));
+        match self.holdings[slot.id as usize].taken {
+            Some(taken) => error.note(taken, "it was taken here"),
+            None => error,
+        }
+    }
+
+    /// `slot.commit()`, `slot.release()`
+    pub(super) fn give_stage(&mut self, slot: &Slot, side: usize, span: Span) -> Result<Value> {
+        let operation = if side == 0 { "commit" } else { "release" };
+        if slot.side != side {
+            let right = if slot.side == 0 { "commit" } else { "release" };
+            return Err(Diagnostic::new(
+                653,
+                span,
+                format!("a stage of the {} side is not {operation}ed", SIDES[slot.side]),
+            )
+            .help(format!("write `{right}()`")));
+        }
+        self.take_side(slot.ring, side, operation, span)?;
+        if self.holdings[slot.id as usize].done {
+            return Err(self.gone(slot, span));
+        }
+        self.holdings[slot.id as usize].done = true;
+        let bytes = self.holdings[slot.id as usize].bytes;
+        let warps: u32 = self.rings[slot.ring].sides[side].iter().map(|r| self.resolved.roles[*r].warps).sum();
+        let (role, count) = match (side, bytes > 0 || self.elected) {
+            (0, true) => (MbarrierRole::Full, 1),
+            (0, false) => (MbarrierRole::Full, warps),
+            _ => (MbarrierRole::Empty, warps),
+        };
+        if side == 1 {
+            self.check_products(slot, span)?;
+            if self.elected {
+                return Err(Diagnostic::new(
+                    656,
+                    span,
+                    "`release` in one thread; every warp of the role releases a stage",
+                ));
+            }
+        }
+        let known = &mut self.rings[slot.ring].counts[side];
+        if known.is_some_and(|known| known != count) {
+            return Err(Diagnostic::new(
+                656,
+                span,
+                "this stage is committed by one thread here and by the whole role elsewhere",
+            ));
+        }
+        *known = Some(count);
+        let address = self.barrier_address(slot.ring, role, &slot.stage);
+        self.place(span);
+        let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
+        if self.elected {
+            if bytes > 0 {
+                self.builder.inst(MbarrierArriveExpectTx {
+                    order,
+                    scope,
+                    space,
+                    ty,
+                    state: Sink,
+                    address,
+                    bytes: Src::Imm(bytes as i64),
+                });
+            } else {
+                self.builder.inst(MbarrierArrive { order, scope, space, ty, state: Sink, address, count: None });
+            }
+        } else {
+            if self.control() > Uniform::Warp {
+                return Err(Diagnostic::new(350, span, "lanes may differ in the branch around this"));
+            }
+            // The lanes of the warp have done their part before one of them arrives for all.
+            self.builder.sync(Sync::Warp);
+            let lane = self.special(kda_ptx::operand::Special::LaneId, Uniform::Thread);
+            let leader = self.builder.pure(Class::Pred, |dst| {
+                let dst = DstAndPred { dst: Some(dst), pred: None };
+                Setp {
+                    compare: Compare::Eq,
+                    ftz: Default::default(),
+                    ty: Type::U32,
+                    dst,
+                    a: lane.src(),
+                    b: Src::Imm(0),
+                }
+                .into()
+            });
+            let arrive = MbarrierArrive { order, scope, space, ty, state: Sink, address, count: None };
+            self.builder.guarded(Some(when(leader)), arrive);
+        }
+        self.advance_state(slot.ring, side, span)?;
+        Ok(Value::Unit)
+    }
+
+    /// The next stage; the phase turns when the ring wraps.
+    fn advance_state(&mut self, ring: usize, side: usize, span: Span) -> Result<()> {
+        let stages = self.rings[ring].stages;
+        let (stage_id, stage) = self.state(ring, side, "stage");
+        let (phase_id, phase) = self.state(ring, side, "phase");
+        let next = self.binary(&BinOp::Add(Default::default()), stage, Value::u32(1), span)?;
+        let wraps = self.binary(&BinOp::Eq(Default::default()), next.clone(), Value::u32(stages), span)?;
+        let (stage, turned) = match &wraps {
+            Value::Const(_) => {
+                let wrapped = matches!(wraps, Value::Const(crate::consteval::Const::Bool(true)));
+                (if wrapped { Value::u32(0) } else { next }, Value::u32(wrapped.into()))
+            }
+            _ => (self.select(wraps.clone(), Value::u32(0), next, span)?, self.cast(wraps, Elem::U32, span)?),
+        };
+        let phase = self.binary(&BinOp::BitXor(Default::default()), phase, turned, span)?;
+        let scopes = &mut self.frames[0].scopes;
+        scopes.get_mut(stage_id).value = stage;
+        scopes.get_mut(phase_id).value = phase;
+        Ok(())
+    }
+
+    /// `tile.tma_load(map, [coordinates])`: the coordinates are elements, outermost first.
+    pub(super) fn tma_load(&mut self, view: &TileView, args: &[&Expr], span: Span) -> Result<Value> {
+        let [map, list] = args else {
+            return Err(Diagnostic::new(
+                157,
+                span,
+                "`tma_load` takes a tensor map and coordinates: `tma_load(a, [row, column])`",
+            ));
+        };
+        let Some(id) = view.slot else {
+            return Err(Diagnostic::new(654, span, "a bulk load fills a stage that was acquired from a pipeline"));
+        };
+        self.one_thread(span)?;
+        let map_value = self.expr(map)?;
+        let (param, spec, elem, _) = self.map_of(&map_value, map.span())?;
+        let name = self.resolved.params[param].name.clone();
+        let copies = self.copies(view, &spec, elem, &name, span)?;
+        let coordinates = self.coordinates(list, spec.tile.len())?;
+        let (ring, stage) = self.slot_of(view)?;
+        self.note_access(param, false, span);
+        let (base, offset) = self.stage_address(view, span)?;
+        let barrier = self.barrier_address(ring, MbarrierRole::Full, &stage);
+        let map = self.map_address(param);
+        let rank = rank(spec.tile.len(), span)?;
+        for (place, column) in copies {
+            let coordinates = self.shifted(&coordinates, column, span)?;
+            self.place(span);
+            self.builder.inst(TensorLoad {
+                rank,
+                path: TensorLoadPath::Tile,
+                multicast: Multicast(false),
+                hint: CacheHint(false),
+                dst: Address { base: base.clone(), offset: offset + place as i64 },
+                src: TensorAddress { map: Base::Reg(map), coordinates },
+                barrier: barrier.clone(),
+                more: None,
+                policy: None,
+            });
+        }
+        self.holdings[id as usize].bytes += view.stage_bytes();
+        Ok(Value::Unit)
+    }
+
+    /// `tma::store(map, [coordinates], tile)`
+    pub(super) fn tma_store(&mut self, args: &[&Expr], span: Span) -> Result<()> {
+        let [map, list, tile] = args else {
+            return Err(Diagnostic::new(157, span, "`tma::store` takes a tensor map, coordinates and a tile"));
+        };
+        self.one_thread(span)?;
+        let map_value = self.expr(map)?;
+        let (param, spec, elem, writes) = self.map_of(&map_value, map.span())?;
+        let name = self.resolved.params[param].name.clone();
+        if !writes {
+            return Err(
+                Diagnostic::new(454, map.span(), format!("`{name}` is read-only")).help("declare it `TensorMapMut<…>`")
+            );
+        }
+        let Value::Tile(view) = self.expr(tile)? else {
+            return Err(Diagnostic::new(805, tile.span(), "a tile in shared memory is needed"));
+        };
+        let copies = self.copies(&view, &spec, elem, &name, span)?;
+        let coordinates = self.coordinates(list, spec.tile.len())?;
+        self.note_access(param, true, span);
+        let (base, offset) = self.stage_address(&view, span)?;
+        let map = self.map_address(param);
+        let rank = rank(spec.tile.len(), span)?;
+        for (place, column) in copies {
+            let coordinates = self.shifted(&coordinates, column, span)?;
+            self.place(span);
+            let inst = TensorStore {
+                rank,
+                path: TensorStorePath::Tile,
+                hint: CacheHint(false),
+                dst: TensorAddress { map: Base::Reg(map), coordinates },
+                src: Address { base: base.clone(), offset: offset + place as i64 },
+                policy: None,
+            };
+            let (buffer, guard) = (view.buffer, None);
+            self.builder.sync(Sync::BulkStore { buffer, inst: inst.into(), guard, generic_destination: false });
+        }
+        Ok(())
+    }
+
+    fn one_thread(&self, span: Span) -> Result<()> {
+        if self.elected {
+            return Ok(());
+        }
+        Err(Diagnostic::new(656, span, "a bulk tensor copy is issued by one thread")
+            .help("put it under `#[elect_one]`"))
+    }
+
+    fn note_access(&mut self, param: usize, write: bool, span: Span) {
+        let stable =
+            matches!(self.resolved.params[param].kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
+        let state = &mut self.params[param];
+        if !self.waited && (write || !stable) && state.early.is_none() {
+            state.early = Some(span);
+        }
+    }
+
+    fn slot_of(&mut self, view: &TileView) -> Result<(usize, Value)> {
+        let ring = self.rings.iter().position(|r| r.buffers.iter().any(|(_, b)| b.buffer == view.buffer));
+        Ok((ring.unwrap_or(0), view.stage.clone()))
+    }
+
+    /// Coordinates in elements, outermost first.
+    fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
+        let Expr::Array(array) = list else {
+            return Err(Diagnostic::new(157, list.span(), "coordinates are a list: `[row, column]`"));
+        };
+        if array.elems.len() != axes {
+            let message = format!("{} coordinates for {axes} axes", array.elems.len());
+            return Err(Diagnostic::new(452, list.span(), message));
+        }
+        array.elems.iter().map(|e| self.expr(e)).collect()
+    }
+
+    /// Coordinates as the instruction takes them: innermost first, moved by `column` along it.
+    fn shifted(&mut self, coordinates: &[Value], column: u64, span: Span) -> Result<Vec<Src>> {
+        let mut out = Vec::with_capacity(coordinates.len());
+        for (axis, value) in coordinates.iter().rev().enumerate() {
+            let mut value = value.clone();
+            if axis == 0 && column > 0 {
+                value = self.binary(&BinOp::Add(Default::default()), value, Value::int(column.into()), span)?;
+            }
+            out.push(match &value {
+                Value::Scalar(s) if matches!(s.elem, Elem::U32 | Elem::I32) => s.src(),
+                other => match other.as_int() {
+                    Some(v) => Src::Imm(v as i64),
+                    None => return Err(Diagnostic::new(156, span, format!("{} is no coordinate", other.describe()))),
+                },
+            });
+        }
+        Ok(out)
+    }
+
+    /// Generic address of a tensor-map parameter.
+    fn map_address(&mut self, param: usize) -> kda_ptx::Reg {
+        let name = self.resolved.params[param].name.clone();
+        let address =
+            self.builder.prologue(Class::B64, |dst| Mov { ty: Type::B64, dst, src: Src::Symbol(name.clone()) }.into());
+        self.builder.prologue(Class::B64, |dst| {
+            Cvta { to: To(false), space: Space::Param, ty: Type::U64, dst, src: address.into() }.into()
+        })
+    }
+
+    /// Runs `body` in one thread of the role, or of the CTA's first warp, if `#[elect_one]` asks for it.
+    pub(super) fn with_election(
+        &mut self,
+        attrs: &[syn::Attribute],
+        body: impl FnOnce(&mut Self) -> Result<Value>,
+    ) -> Result<Value> {
+        let Some(attr) = attrs.iter().find(|a| a.path().is_ident("elect_one")) else { return body(self) };
+        let span = attr.span();
+        if self.elected || self.control() > Uniform::Warp {
+            return Err(Diagnostic::new(350, span, "`#[elect_one]` where lanes may already differ"));
+        }
+        let first = match self.roles.as_deref() {
+            None => 0,
+            Some([role]) => self.resolved.roles[*role].first_warp,
+            Some(_) => return Err(Diagnostic::new(350, span, "`#[elect_one]` in a block of several roles")),
+        };
+        let warps = match self.roles.as_deref() {
+            Some([role]) => self.resolved.roles[*role].warps,
+            _ => self.resolved.block / 32,
+        };
+        let elect = |this: &mut Self| {
+            let reg = this.builder.fresh(Class::Pred);
+            this.builder.inst(Elect { dst: DstAndPred { dst: None, pred: Some(reg) }, members: Src::Imm(-1) });
+            let elected = Scalar { elem: Elem::Bool, reg, uniform: Uniform::Thread, multiple: 1 };
+            this.elected = true;
+            let result = this.branch(elected, span, body, |_| Ok(Value::Unit));
+            this.elected = false;
+            result
+        };
+        if warps == 1 {
+            return elect(self);
+        }
+        let warp = Value::Scalar(self.warp());
+        let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), span)?;
+        let condition = self.scalar(&condition, Some(Elem::Bool), span)?;
+        self.branch(condition, span, elect, |_| Ok(Value::Unit))
+    }
+
+    /// Every stage that was taken since `from` has been given back.
+    pub(super) fn check_holdings(&self, from: usize) -> Result<()> {
+        for holding in &self.holdings[from..] {
+            if let (false, Some(taken)) = (holding.done, holding.taken) {
+                return Err(Diagnostic::new(654, taken, "this stage is neither committed nor released")
+                    .help("the producing side ends with `slot.commit();`, the consuming side with `slot.release();`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn state_name(ring: usize, side: usize, part: &str) -> String {
+    format!("{part} of side {side} of ring {ring}")
+}
+
+fn rank(axes: usize, span: Span) -> Result<TensorRank> {
+    TensorRank::of(axes).ok_or_else(|| Diagnostic::new(801, span, format!("a tile of {axes} axes")))
+}
+
+/// Writes the numbers of arrivals into the initialisations.
+pub(super) fn fill_counts(region: &mut crate::kir::Region, rings: &[Ring]) {
+    for node in region {
+        match node {
+            Node::Sync {
+                sync: Sync::MbarrierInit { ring, role, inst: kda_ptx::Inst::MbarrierInit(init), .. }, ..
+            } => {
+                let side = if *role == MbarrierRole::Full { 0 } else { 1 };
+                init.count = Src::Imm(rings[*ring].counts[side].unwrap_or(1).into());
+            }
+            Node::If { then, other, .. } => {
+                fill_counts(then, rings);
+                fill_counts(other, rings);
+            }
+            Node::Loop { head, body, .. } => {
+                fill_counts(head, rings);
+                fill_counts(body, rings);
+            }
+            _ => {}
+        }
+    }
+}
