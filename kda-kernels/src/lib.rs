@@ -3,6 +3,7 @@
 //! | family | what it computes |
 //! | --- | --- |
 //! | [`scale_add`] | the smallest kernel with an exchange through shared memory |
+//! | [`gemm`] | C = A · Bᵀ of bf16 matrices on tensor cores |
 //! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
@@ -12,11 +13,12 @@ pub mod device;
 mod families;
 
 pub use families::conv_verify::conv_verify;
+pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
 
 use kda_core::KernelDesc;
 
 /// Every variant of every kernel.
 pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
-    scale_add::DESCS.iter().chain(conv_verify::DESCS)
+    scale_add::DESCS.iter().chain(gemm::DESCS).chain(conv_verify::DESCS)
 }

@@ -1,4 +1,5 @@
 //! One file a family.
 
 pub mod conv_verify;
+pub mod gemm;
 pub mod scale_add;

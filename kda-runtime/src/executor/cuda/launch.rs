@@ -2,17 +2,12 @@
 
 use super::context::Context;
 use super::result::checked;
+use super::tensor_map;
 use cudarc::driver::sys::{self, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue};
 use kda_core::exec::{ExecError, Stream};
+use kda_core::tensor_map::MAP_BYTES;
 use kda_core::{KernelDesc, PreparedLaunch};
 use std::ffi::c_void;
-
-/// Ends the list of extra launch parameters.
-const PARAM_END: usize = sys::CU_LAUNCH_PARAM_END_AS_INT as usize;
-/// Announces a pointer to the packed parameter block.
-const PARAM_BUFFER_POINTER: usize = sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
-/// Announces a pointer to the size of the parameter block.
-const PARAM_BUFFER_SIZE: usize = sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
 
 /// Attributes of a launch; at most two are in use.
 struct Attributes {
@@ -94,19 +89,20 @@ pub(super) unsafe fn launch(context: &Context, launch: &PreparedLaunch, stream: 
         attrs: attributes.list.as_mut_ptr(),
         numAttrs: attributes.count,
     };
-    let mut size = launch.params.len();
-    let mut extra: [*mut c_void; 5] = [
-        std::ptr::without_provenance_mut(PARAM_BUFFER_POINTER),
-        launch.params.as_ptr().cast_mut().cast(),
-        std::ptr::without_provenance_mut(PARAM_BUFFER_SIZE),
-        (&raw mut size).cast(),
-        std::ptr::without_provenance_mut(PARAM_END),
-    ];
-    let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
-    // SAFETY: `config`, its attributes, the parameter block and its size outlive the call, which copies them; the
-    // driver does not write the block. The function belongs to the current context. The caller vouches for the stream
-    // and for every pointer in the block.
-    let result = unsafe { sys::cuLaunchKernelEx(&config, function, std::ptr::null_mut(), extra) };
+    let mut params = std::borrow::Cow::Borrowed(&launch.params);
+    for map in &launch.maps {
+        let start = map.offset as usize;
+        params.to_mut()[start..start + MAP_BYTES as usize].copy_from_slice(&tensor_map::encode(map)?);
+    }
+    // One pointer a parameter: the driver's own layout of a block with tensor maps is not the packed one, because maps are
+    // aligned in its constant bank and not in the block.
+    let mut pointers: Vec<*mut c_void> =
+        desc.params.iter().map(|p| params[p.offset as usize..].as_ptr().cast_mut().cast()).collect();
+    let pointers = if pointers.is_empty() { std::ptr::null_mut() } else { pointers.as_mut_ptr() };
+    // SAFETY: `config`, its attributes, the parameter block and the pointers into it outlive the call, which copies the
+    // parameters and writes none; there are as many pointers as the kernel has parameters, each to as many bytes as it
+    // has. The function belongs to the current context. The caller vouches for the stream and for every device pointer.
+    let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers, std::ptr::null_mut()) };
     checked("cuLaunchKernelEx", result).map_err(|failure| {
         failure.with(&format!(
             "entry {}, grid {:?}, {} threads, {} bytes of shared memory, cluster of {}",

@@ -19,6 +19,7 @@ mod launch;
 mod module;
 mod release;
 mod result;
+mod tensor_map;
 
 pub use graph::{CudaEvent, CudaGraph};
 pub use module::FunctionInfo;

@@ -32,6 +32,7 @@ const FUNCTIONS: &[&str] = &[
     "cuGraphLaunch",
     "cuInit",
     "cuLaunchKernelEx",
+    "cuTensorMapEncodeTiled",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
     "cuMemcpyDtoHAsync_v2",
