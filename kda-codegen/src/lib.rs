@@ -8,11 +8,13 @@
 //! | all of them | [`pipeline`] | a kernel module to the items it becomes, or to errors |
 //! | constants | [`consteval`] | values known while compiling |
 //! | specialisation | [`specialise`] | KIR: one variant with every constant folded and every call inlined |
+//! | checks | [`check`] | the protocol of rings and barriers, proved |
 //! | lowering | [`lower`] | PTX |
 //! | expansion | [`expand`] | the Rust items that a kernel module becomes |
 //!
 //! Errors are [`diag::Diagnostic`]s with a code, a span and what to write instead.
 
+pub mod check;
 pub mod compiled;
 pub mod consteval;
 pub mod diag;

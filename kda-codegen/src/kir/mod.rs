@@ -69,6 +69,8 @@ pub enum Node {
         condition: PredSrc,
         /// Among whom the condition is the same.
         uniform: Uniform,
+        /// What the branch is for.
+        branch: Branch,
         /// Then.
         then: Region,
         /// Else.
@@ -86,6 +88,8 @@ pub enum Node {
         uniform: Uniform,
         /// Body.
         body: Region,
+        /// How often it runs, where that is an expression.
+        trips: Option<Trips>,
         /// Whence it comes.
         place: Place,
     },
@@ -106,6 +110,8 @@ pub enum Sync {
         id: u32,
         /// Threads.
         threads: u32,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// Threads of a named barrier arrive.
     NamedArrive {
@@ -116,6 +122,22 @@ pub enum Sync {
     },
     /// The lanes of the warp meet.
     Warp,
+    /// A side of a ring has taken a stage: the wait is ahead of this step.
+    Take {
+        /// Index of the ring.
+        ring: usize,
+        /// 0 for the producing side, 1 for the consuming side.
+        side: usize,
+        /// Number of its place in the source.
+        span: usize,
+    },
+    /// A side of a ring gives a stage: the arrival follows this step.
+    Give {
+        /// Index of the ring.
+        ring: usize,
+        /// Side.
+        side: usize,
+    },
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
         /// Index of the ring.
@@ -143,6 +165,26 @@ pub enum Sync {
         /// True if the kernel also reads or writes the destination tensor with ordinary accesses.
         generic_destination: bool,
     },
+}
+
+/// What a branch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// The author's condition.
+    Plain,
+    /// The code of roles.
+    Roles(Vec<usize>),
+    /// The code of one thread that acts for its role.
+    Elected,
+}
+
+/// How often a loop runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trips {
+    /// So often.
+    Known(u64),
+    /// As an expression over launch parameters says: equal texts are equal values.
+    Expression(String),
 }
 
 /// Which of the two barriers of a stage.

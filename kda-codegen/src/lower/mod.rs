@@ -131,16 +131,16 @@ impl Writer {
                 self.inst(None, Ret {}.into());
             }
             Node::Sync { sync, place } => {
-                if !matches!(sync, Sync::SharedWrite { .. }) {
+                if !matches!(sync, Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. }) {
                     self.at(*place);
                 }
                 self.sync(sync);
             }
-            Node::If { condition, uniform, then, other, place } => {
+            Node::If { condition, uniform, then, other, place, .. } => {
                 self.at(*place);
                 self.if_else(*condition, *uniform, then, other);
             }
-            Node::Loop { head, condition, uniform, body, place } => {
+            Node::Loop { head, condition, uniform, body, place, .. } => {
                 let (start, end) = (self.label("loop"), self.label("done"));
                 self.out.push(Statement::Label(start.clone()));
                 self.at(*place);
@@ -183,7 +183,7 @@ impl Writer {
         let id = |id: u32| Src::Imm(id.into());
         match sync {
             Sync::Cta => self.inst(None, BarSync { barrier: Src::Imm(0), threads: None }.into()),
-            Sync::NamedSync { id: barrier, threads } => {
+            Sync::NamedSync { id: barrier, threads, .. } => {
                 self.inst(None, BarSync { barrier: id(*barrier), threads: Some(id(*threads)) }.into());
             }
             Sync::NamedArrive { id: barrier, threads } => {
@@ -191,7 +191,7 @@ impl Writer {
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
-            Sync::SharedWrite { .. } => {}
+            Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. } => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }
     }

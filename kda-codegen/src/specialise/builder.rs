@@ -5,7 +5,7 @@
 //! regions inside it.
 
 use super::value::{Scalar, class};
-use crate::kir::{Node, Place, Region, Sync, Uniform, class_index};
+use crate::kir::{Branch, Node, Place, Region, Sync, Uniform, class_index};
 use kda_core::Elem;
 use kda_ptx::operand::PredSrc;
 use kda_ptx::{Class, Inst, Reg};
@@ -18,8 +18,15 @@ pub struct Builder {
     prologue: Region,
     prologue_known: HashMap<Inst, Reg>,
     open: Vec<(Region, HashMap<Inst, Reg>)>,
+    definitions: HashMap<Reg, Inst>,
     /// Source of what is emitted next.
     pub place: Place,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
 }
 
 impl Builder {
@@ -30,6 +37,7 @@ impl Builder {
             prologue: Region::new(),
             prologue_known: HashMap::new(),
             open: vec![(Region::new(), HashMap::new())],
+            definitions: HashMap::new(),
             place: Place::default(),
         }
     }
@@ -74,6 +82,7 @@ impl Builder {
         }
         let reg = self.fresh(class);
         self.inst(make(reg));
+        self.definitions.insert(reg, key.clone());
         if let Some((_, known)) = self.open.last_mut() {
             known.insert(key, reg);
         }
@@ -88,6 +97,7 @@ impl Builder {
         }
         let reg = self.fresh(class);
         self.prologue.push(Node::Inst { inst: make(reg), guard: None, place: self.place });
+        self.definitions.insert(reg, key.clone());
         self.prologue_known.insert(key, reg);
         reg
     }
@@ -96,6 +106,20 @@ impl Builder {
     pub fn scalar(&mut self, elem: Elem, uniform: Uniform, make: impl Fn(Reg) -> Inst) -> Scalar {
         let reg = self.pure(class(elem), make);
         Scalar { elem, reg, uniform, multiple: 1 }
+    }
+
+    /// The instruction that computes a register without side effects, if that is how it is computed.
+    pub fn definition(&self, reg: Reg) -> Option<&Inst> {
+        self.definitions.get(&reg)
+    }
+
+    /// Says what the branch that was emitted last is for.
+    pub fn mark_branch(&mut self, kind: Branch) {
+        if let Some((region, _)) = self.open.last_mut()
+            && let Some(Node::If { branch, .. }) = region.last_mut()
+        {
+            *branch = kind;
+        }
     }
 
     /// Opens a region.

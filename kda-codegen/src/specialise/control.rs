@@ -4,7 +4,7 @@ use super::Specialiser;
 use super::value::{Scalar, Value};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Node, Uniform, when};
+use crate::kir::{Branch, Node, Trips, Uniform, when};
 use kda_core::Elem;
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -94,7 +94,14 @@ impl Specialiser<'_> {
             regions.push(region);
         }
         let (other, then) = (regions.pop().unwrap_or_default(), regions.pop().unwrap_or_default());
-        self.builder.push(Node::If { condition: when(condition.reg), uniform: condition.uniform, then, other, place });
+        self.builder.push(Node::If {
+            condition: when(condition.reg),
+            uniform: condition.uniform,
+            branch: Branch::Plain,
+            then,
+            other,
+            place,
+        });
         Ok(value)
     }
 
@@ -186,9 +193,9 @@ impl Specialiser<'_> {
             (Value::Const(Const::Int(_, None)), Value::Const(Const::Int(_, None))) => Elem::U32,
             _ => self.common(&start, &end, span)?,
         };
-        let first = match start {
-            Value::Const(Const::Int(v, _)) => Value::Const(Const::Int(v, Some(elem))),
-            other => other,
+        let first = match &start {
+            Value::Const(Const::Int(v, _)) => Value::Const(Const::Int(*v, Some(elem))),
+            other => other.clone(),
         };
         self.frame().scopes.push();
         self.frame().scopes.declare("for".into(), first, true);
@@ -207,7 +214,10 @@ impl Specialiser<'_> {
             this.frame().scopes.get_mut(counter).value = next;
             Ok(())
         };
-        self.runtime_loop(span, head, body)?;
+        let bounds = [&start, &end, &step].map(|v| self.text_of(v));
+        let trips = Trips::Expression(format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]));
+        let trips = trip_count(&start, &end, &step).map_or(trips, |n| Trips::Known(n as u64));
+        self.runtime_loop(span, Some(trips), head, body)?;
         self.frame().scopes.pop();
         Ok(Value::Unit)
     }
@@ -215,7 +225,7 @@ impl Specialiser<'_> {
     /// `while condition { … }`
     pub(super) fn while_loop(&mut self, expr: &syn::ExprWhile) -> Result<Value> {
         let span = expr.cond.span();
-        self.runtime_loop(span, |this| this.expr(&expr.cond), |this| this.block(&expr.body).map(|_| ()))?;
+        self.runtime_loop(span, None, |this| this.expr(&expr.cond), |this| this.block(&expr.body).map(|_| ()))?;
         Ok(Value::Unit)
     }
 
@@ -223,6 +233,7 @@ impl Specialiser<'_> {
     fn runtime_loop(
         &mut self,
         span: Span,
+        trips: Option<Trips>,
         head: impl Fn(&mut Self) -> Result<Value>,
         body: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<()> {
@@ -293,6 +304,7 @@ impl Specialiser<'_> {
                 condition: when(condition.reg),
                 uniform: condition.uniform,
                 body: body_region,
+                trips,
                 place,
             });
             return Ok(());

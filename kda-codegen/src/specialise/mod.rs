@@ -122,6 +122,8 @@ struct Specialiser<'a> {
     /// Products in flight, and accumulators so far.
     flight: wgmma::Flight,
     accumulators: usize,
+    /// Places of protocol events.
+    spans: Vec<Span>,
 }
 
 impl<'a> Specialiser<'a> {
@@ -162,6 +164,7 @@ impl<'a> Specialiser<'a> {
             elected: false,
             flight: wgmma::Flight::default(),
             accumulators: 0,
+            spans: Vec::new(),
         }
     }
 
@@ -191,9 +194,10 @@ impl<'a> Specialiser<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Compiled> {
-        let mut region = self.builder.finish();
+    fn finish(mut self) -> Result<Compiled> {
+        let mut region = std::mem::take(&mut self.builder).finish();
         pipeline::fill_counts(&mut region, &self.rings);
+        self.check_protocol(&region)?;
         crate::kir::fences::derive(&mut region);
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
@@ -228,6 +232,22 @@ impl<'a> Specialiser<'a> {
         };
         crate::lower::lower(&mut compiled, &body, self.resolved.max_registers)?;
         Ok(compiled)
+    }
+
+    /// Checks rings and barriers over the whole kernel.
+    fn check_protocol(&self, region: &crate::kir::Region) -> Result<crate::check::protocol::Verdict> {
+        use crate::check::protocol::{BarrierModel, Model, RingModel, check};
+        let model = Model {
+            roles: self.resolved.roles.iter().map(|r| r.name.clone()).collect(),
+            rings: self.rings.iter().map(|r| RingModel { name: r.name.clone(), stages: r.stages.into() }).collect(),
+            barriers: self
+                .barriers
+                .iter()
+                .map(|(b, between)| BarrierModel { name: b.name.clone(), id: b.id, between: between.clone() })
+                .collect(),
+            spans: &self.spans,
+        };
+        check(region, &model)
     }
 
     /// The place of a span, for what is emitted next.

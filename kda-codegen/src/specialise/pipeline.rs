@@ -11,7 +11,7 @@ use super::tile::TileView;
 use super::value::{Scalar, Value};
 use crate::compiled::SharedBuffer;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{MbarrierRole, Node, Sync, Uniform, when};
+use crate::kir::{Branch, MbarrierRole, Node, Sync, Uniform, when};
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
@@ -243,6 +243,8 @@ impl Specialiser<'_> {
         let address = self.barrier_address(ring, role, &stage);
         self.place(span);
         self.spin(address, parity);
+        let place_number = self.note_span(span);
+        self.builder.sync(Sync::Take { ring, side, span: place_number });
         let id = self.holdings.len() as u32;
         self.holdings.push(Holding { taken: Some(span), bytes: 0, done: false });
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
@@ -264,7 +266,14 @@ impl Specialiser<'_> {
         let head = self.builder.close();
         let condition = PredSrc { reg: done, negated: true };
         let place = self.builder.place;
-        self.builder.push(Node::Loop { head, condition, uniform: Uniform::Thread, body: Vec::new(), place });
+        self.builder.push(Node::Loop {
+            head,
+            condition,
+            uniform: Uniform::Thread,
+            body: Vec::new(),
+            trips: None,
+            place,
+        });
     }
 
     /// A buffer of a slot.
@@ -336,6 +345,7 @@ impl Specialiser<'_> {
         *known = Some(count);
         let address = self.barrier_address(slot.ring, role, &slot.stage);
         self.place(span);
+        self.builder.sync(Sync::Give { ring: slot.ring, side });
         let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
         if self.elected {
             if bytes > 0 {
@@ -570,6 +580,7 @@ impl Specialiser<'_> {
             let elected = Scalar { elem: Elem::Bool, reg, uniform: Uniform::Thread, multiple: 1 };
             this.elected = true;
             let result = this.branch(elected, span, body, |_| Ok(Value::Unit));
+            this.builder.mark_branch(Branch::Elected);
             this.elected = false;
             result
         };
@@ -579,7 +590,47 @@ impl Specialiser<'_> {
         let warp = Value::Scalar(self.warp());
         let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), span)?;
         let condition = self.scalar(&condition, Some(Elem::Bool), span)?;
-        self.branch(condition, span, elect, |_| Ok(Value::Unit))
+        let result = self.branch(condition, span, elect, |_| Ok(Value::Unit));
+        self.builder.mark_branch(Branch::Elected);
+        result
+    }
+
+    /// Keeps a place of the source for the checks.
+    pub(super) fn note_span(&mut self, span: Span) -> usize {
+        self.spans.push(span);
+        self.spans.len() - 1
+    }
+
+    /// The value as a text over launch parameters: equal texts are equal values. Values that are no pure function of them
+    /// have a text of their own.
+    pub(super) fn text_of(&self, value: &Value) -> String {
+        match value {
+            Value::Scalar(s) => self.register_text(s.reg, 0),
+            other => other.as_int().map_or_else(|| other.describe(), |v| v.to_string()),
+        }
+    }
+
+    fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
+        let Some(inst) = self.builder.definition(reg).filter(|_| depth < 32) else {
+            return format!("{}{}", reg.class.prefix(), reg.index);
+        };
+        let mut text = String::new();
+        inst.print(&mut text);
+        // Operands by their own texts; the destination and its register number do not matter.
+        let mut sources = Vec::new();
+        inst.registers(&mut |reg, role| {
+            if role == kda_ptx::Role::Read {
+                sources.push(reg);
+            }
+        });
+        let (mnemonic, operands) = text.split_once(' ').unwrap_or((&text, ""));
+        let mut operands = operands.split_once(", ").map_or("", |(_, rest)| rest).to_string();
+        sources.sort_by_key(|reg| std::cmp::Reverse(reg.index));
+        for source in sources {
+            let name = format!("{}{}", source.class.prefix(), source.index);
+            operands = operands.replace(&name, &format!("({})", self.register_text(source, depth + 1)));
+        }
+        format!("{mnemonic} {operands}")
     }
 
     /// Every stage that was taken since `from` has been given back.

@@ -5,7 +5,7 @@ use super::value::Value;
 use crate::compiled::Barrier;
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Sync, Uniform, when};
+use crate::kir::{Branch, Sync, Uniform, when};
 use kda_core::Elem;
 use kda_ptx::modifier::{CacheHint, ReadOnly, Type};
 use kda_ptx::operand::Src;
@@ -50,8 +50,13 @@ impl Specialiser<'_> {
             this.check_holdings(held)?;
             Ok(value)
         };
+        let held_roles = self.roles.clone().unwrap_or_default();
         let result = match condition {
-            Value::Scalar(s) => self.branch(s, span, body, |_| Ok(Value::Unit)),
+            Value::Scalar(s) => {
+                let result = self.branch(s, span, body, |_| Ok(Value::Unit));
+                self.builder.mark_branch(Branch::Roles(held_roles));
+                result
+            }
             _ => body(self),
         };
         self.roles = None;
@@ -189,7 +194,12 @@ impl Specialiser<'_> {
             ));
         }
         let (id, threads) = (barrier.id, barrier.threads);
-        self.builder.sync(if wait { Sync::NamedSync { id, threads } } else { Sync::NamedArrive { id, threads } });
+        let place_number = self.note_span(span);
+        self.builder.sync(if wait {
+            Sync::NamedSync { id, threads, span: place_number }
+        } else {
+            Sync::NamedArrive { id, threads }
+        });
         Ok(Value::Unit)
     }
 

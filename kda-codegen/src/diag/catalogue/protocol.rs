@@ -47,4 +47,22 @@ pub const ENTRIES: &[Entry] = &[
         "Bulk tensor copies are issued by one thread of a role; waiting for a stage and releasing it is done by all of it.",
         "Put copies under `#[elect_one]`, and everything else outside.",
     ),
+    entry(
+        657,
+        "branch that takes part on one side only",
+        "Other roles count on every stage and every barrier; a runtime branch that leaves one out would leave them waiting.",
+        "Take and give stages outside the branch; make only the work inside conditional.",
+    ),
+    entry(
+        660,
+        "stages left over",
+        "With some numbers of trips the producing side commits more stages than the consuming side releases.",
+        "Give both sides the same loop: the same bounds, written as the same expression.",
+    ),
+    entry(
+        661,
+        "deadlock",
+        "With some numbers of trips a role waits for a stage or a barrier that no other role will ever give.",
+        "Give both sides the same loop, and meet at barriers in the same order.",
+    ),
 ];

@@ -1,0 +1,3 @@
+//! Checks over the program as a whole, on KIR.
+
+pub mod protocol;
