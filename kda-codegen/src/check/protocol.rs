@@ -80,18 +80,19 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     }
     let programs =
         (0..model.roles.len()).map(|role| program(region, role, model)).collect::<Result<Vec<Vec<Step>>>>()?;
-    let mut keys = BTreeSet::new();
-    programs.iter().for_each(|program| unknowns(program, &mut keys));
+    let mut texts = BTreeMap::new();
+    programs.iter().for_each(|program| unknowns(program, &mut texts));
+    let keys: Vec<&String> = texts.keys().collect();
     let deepest = model.rings.iter().map(|r| r.stages).max().unwrap_or(1);
     let counts: BTreeSet<u64> = [0, 1, deepest.saturating_sub(1), deepest, deepest + 1, 2 * deepest + 1].into();
     for common in &counts {
         let all: BTreeMap<&str, u64> = keys.iter().map(|key| (key.as_str(), *common)).collect();
-        run(&programs, &all, model)?;
+        run(&programs, &all, &texts, model)?;
         if keys.len() > 1 {
             for key in &keys {
                 let mut one = all.clone();
                 one.insert(key, common + 1);
-                run(&programs, &one, model)?;
+                run(&programs, &one, &texts, model)?;
             }
         }
     }
@@ -173,12 +174,16 @@ fn first_span(steps: &[Step]) -> Option<usize> {
     })
 }
 
-/// Expressions whose values are not known.
-fn unknowns(steps: &[Step], keys: &mut BTreeSet<String>) {
+/// Expressions whose values are not known, with their texts.
+fn unknowns(steps: &[Step], keys: &mut BTreeMap<String, String>) {
     for step in steps {
         if let Step::Loop { trips, body, span } = step {
             if let Some(key) = key(trips, *span) {
-                keys.insert(key);
+                let text = match trips {
+                    Some(Trips::Expression { text, .. }) => format!("`{text}`"),
+                    _ => "a `while`".to_string(),
+                };
+                keys.entry(key).or_insert(text);
             }
             unknowns(body, keys);
         }
@@ -189,7 +194,7 @@ fn unknowns(steps: &[Step], keys: &mut BTreeSet<String>) {
 fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
     match trips {
         Some(Trips::Known(_)) => None,
-        Some(Trips::Expression(text)) => Some(text.clone()),
+        Some(Trips::Expression { key, .. }) => Some(key.clone()),
         None => Some(format!("loop at {span}")),
     }
 }
@@ -246,7 +251,12 @@ impl<'p> Agent<'p> {
     }
 }
 
-fn run(programs: &[Vec<Step>], trips: &BTreeMap<&str, u64>, model: &Model<'_>) -> Result<()> {
+fn run(
+    programs: &[Vec<Step>],
+    trips: &BTreeMap<&str, u64>,
+    texts: &BTreeMap<String, String>,
+    model: &Model<'_>,
+) -> Result<()> {
     let rings = model.rings.len();
     let mut agents: Vec<Agent<'_>> = programs
         .iter()
@@ -309,7 +319,7 @@ fn run(programs: &[Vec<Step>], trips: &BTreeMap<&str, u64>, model: &Model<'_>) -
     let stuck: Vec<(usize, Event)> =
         agents.iter_mut().enumerate().filter_map(|(index, agent)| Some((index, agent.next(trips)?))).collect();
     if !stuck.is_empty() {
-        return Err(deadlock(&stuck, &agents, &given, trips, model));
+        return Err(deadlock(&stuck, &agents, &given, &with(trips, texts), model));
     }
     for (ring, [committed, released]) in given.iter().enumerate() {
         if committed != released {
@@ -321,7 +331,7 @@ fn run(programs: &[Vec<Step>], trips: &BTreeMap<&str, u64>, model: &Model<'_>) -
                 format!(
                     "`{}` ends with {committed} stages committed and {released} released{}",
                     model.rings[ring].name,
-                    with(trips)
+                    with(trips, texts)
                 ),
             )
             .help("give both sides the same loop: the same bounds, written as the same expression"));
@@ -342,16 +352,19 @@ fn take_span(programs: &[Vec<Step>], wanted: usize) -> Option<usize> {
     programs.iter().find_map(|program| find(program, wanted))
 }
 
-fn with(trips: &BTreeMap<&str, u64>) -> String {
-    let list: Vec<String> = trips.iter().map(|(key, n)| format!("{key} = {n}")).collect();
-    if list.is_empty() { String::new() } else { format!(", with trips {}", list.join(", ")) }
+/// The assumption under which something was found.
+fn with(trips: &BTreeMap<&str, u64>, texts: &BTreeMap<String, String>) -> String {
+    let trips_of =
+        |(key, n): (&&str, &u64)| format!("{n} trips of {}", texts.get(*key).map_or("a loop", String::as_str));
+    let list: Vec<String> = trips.iter().map(trips_of).collect();
+    if list.is_empty() { String::new() } else { format!(", if there are {}", list.join(" and ")) }
 }
 
 fn deadlock(
     stuck: &[(usize, Event)],
     agents: &[Agent<'_>],
     given: &[[u64; 2]],
-    trips: &BTreeMap<&str, u64>,
+    condition: &str,
     model: &Model<'_>,
 ) -> Box<Diagnostic> {
     let place = |span: usize| model.spans.get(span).copied().unwrap_or_else(Span::call_site);
@@ -381,7 +394,7 @@ fn deadlock(
         }
     };
     let (span, first) = describe(&stuck[0]);
-    let mut error = Diagnostic::new(661, span, format!("deadlock{}: {first}", with(trips)))
+    let mut error = Diagnostic::new(661, span, format!("deadlock{condition}: {first}"))
         .help("every stage that is waited for must be committed, and every stage that is acquired again must have been released: give both sides the same loop");
     for other in &stuck[1..] {
         let (span, text) = describe(other);

@@ -183,8 +183,13 @@ pub enum Branch {
 pub enum Trips {
     /// So often.
     Known(u64),
-    /// As an expression over launch parameters says: equal texts are equal values.
-    Expression(String),
+    /// As an expression over launch parameters says.
+    Expression {
+        /// Equal keys are equal values.
+        key: String,
+        /// The range as the author wrote it.
+        text: String,
+    },
 }
 
 /// Which of the two barriers of a stage.

@@ -215,7 +215,8 @@ impl Specialiser<'_> {
             Ok(())
         };
         let bounds = [&start, &end, &step].map(|v| self.text_of(v));
-        let trips = Trips::Expression(format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]));
+        let key = format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]);
+        let trips = Trips::Expression { key, text: crate::syntax::text::expr(&expr.expr) };
         let trips = trip_count(&start, &end, &step).map_or(trips, |n| Trips::Known(n as u64));
         self.runtime_loop(span, Some(trips), head, body)?;
         self.frame().scopes.pop();
