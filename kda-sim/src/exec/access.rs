@@ -170,7 +170,7 @@ impl Machine<'_> {
             let mut observer = observer(warp, know, history, pc, bases, cluster_warps, false);
             if let Err(conflict) = observer.read_span(&mut cells, spread) {
                 let place = Place::of(&target, first).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, act, Fault::Race { conflict, write: false, place }));
+                return Err(self.fault(w, pc, act, Fault::Race { conflict, write: false, place, issued: None }));
             }
         }
         let list = &self.program.lists[list as usize..list as usize + elements.count as usize];
@@ -239,7 +239,7 @@ impl Machine<'_> {
             let mut observer = observer(warp, know, history, pc, bases, cluster_warps, false);
             if let Err(conflict) = observer.write_span(&mut cells, Spread::PerLane((bytes / 4).trailing_zeros())) {
                 let place = Place::of(&target, first).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, act, Fault::Race { conflict, write: true, place }));
+                return Err(self.fault(w, pc, act, Fault::Race { conflict, write: true, place, issued: None }));
             }
         }
         store_run(block, offset, elements, list, &warp.registers);
@@ -289,6 +289,7 @@ pub(super) fn observer<'a>(
         base_set,
         proxy: Proxy::Generic,
         strong,
+        acquired: &knowledge.acquired,
         warps,
     }
 }

@@ -79,11 +79,15 @@ impl Machine<'_> {
         let domains = self.domains(w);
         let Some(location) = self.locations.get(&key) else { return };
         let Some(clocks) = location.observe(scope, domains) else { return };
-        if order.acquires() {
-            self.warps[w].learn(1 << lane, &clocks);
-        } else {
-            self.warps[w].change(1 << lane, |k| publish(&mut k.seen, &clocks));
-        }
+        self.warps[w].change(1 << lane, |k| {
+            if order.acquires() {
+                Rc::make_mut(&mut k.clocks).join(&clocks);
+                k.acquire_word(key);
+            } else {
+                publish(&mut k.seen, &clocks);
+                k.seen_words.push(key);
+            }
+        });
     }
 
     /// A strong write of a word: releases, or publishes what a fence has released. `update` for a read-modify-write,
@@ -119,6 +123,9 @@ impl Machine<'_> {
         warp.change(act, |k| {
             if let Some(seen) = k.seen.take() {
                 Rc::make_mut(&mut k.clocks).join(&seen);
+            }
+            for key in std::mem::take(&mut k.seen_words) {
+                k.acquire_word(key);
             }
         });
         let (agent, entry) = (warp.agent, warp.own_entry(act));
@@ -168,7 +175,7 @@ impl Machine<'_> {
                 for word in offset / 4..(offset + bytes) / 4 {
                     if let Err(conflict) = observer.check_write_word(&cells, word, lane, 15) {
                         let place = Place::of(&target, addresses[l]).at_word(word, offset);
-                        return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                        return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: None }));
                     }
                     observer.stamp_word(&mut cells, word, lane, 15);
                 }

@@ -284,7 +284,7 @@ impl Machine<'_> {
         for (target, address, offset, at, length) in pieces.unwrap_or_default() {
             if let Err(conflict) = self.copy_check(index, &target, address, offset, length, false) {
                 let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place }));
+                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place, issued: Some(Rc::clone(&self.copies[index].clocks)) }));
             }
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
             data[at..at + length].copy_from_slice(&block.data[offset..offset + length]);
@@ -306,7 +306,7 @@ impl Machine<'_> {
         for (target, address, offset, at, length) in pieces.unwrap_or_default() {
             if let Err(conflict) = self.copy_check(index, &target, address, offset, length, true) {
                 let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: Some(Rc::clone(&self.copies[index].clocks)) }));
             }
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
             block.data[offset..offset + length].copy_from_slice(&data[at..at + length]);
@@ -352,6 +352,7 @@ impl Machine<'_> {
             base_set,
             proxy,
             strong: false,
+            acquired: &[],
             warps,
         };
         let mut cells = block.cells(offset / 4, length / 4, key);

@@ -126,6 +126,8 @@ impl Machine<'_> {
                 caches: Box::default(),
                 fence: None,
                 seen: None,
+                seen_words: Vec::new(),
+                acquired: Vec::new(),
             });
             self.fill_hidden(at);
         }

@@ -93,7 +93,7 @@ impl Machine<'_> {
                 });
                 if let Some((conflict, word)) = bad {
                     let place = Place::of(&target, address).at_word(word, offset);
-                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place }));
+                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place, issued: None }));
                 }
             }
             for k in 0..elements.count as usize {
@@ -152,7 +152,7 @@ impl Machine<'_> {
                 .find_map(|(word, mask)| observer.check_write_word(&cells, word, lane, mask).err().map(|c| (c, word)));
             if let Some((conflict, word)) = bad {
                 let place = Place::of(&target, address).at_word(word, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: None }));
             }
         }
         for lane in lanes() {
@@ -193,7 +193,7 @@ impl Machine<'_> {
                 }
                 if let Some((conflict, word)) = conflict {
                     let place = Place::of(&target, address).at_word(word, offset);
-                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: None }));
                 }
             }
             block.data[offset..offset + bytes].copy_from_slice(&new[..bytes]);

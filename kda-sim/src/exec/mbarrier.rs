@@ -333,9 +333,12 @@ impl Machine<'_> {
         }
         let warp = &mut self.warps[w];
         if let (0, Some((cta, offset)), true) = (done, waiting, blocks) {
-            match warp.groups.iter_mut().find(|g| g.mask & act != 0 && g.timed_out) {
-                Some(group) => group.timed_out = false,
-                None => return Ok(Flow::Block(Wait::Mbarrier { cta, offset })),
+            // The first try gives false, as it may; the next one waits for the phase.
+            let Some(group) = warp.groups.iter_mut().find(|g| g.mask & act != 0) else { return Ok(Flow::Next) };
+            if group.timed_out || group.tried != pc {
+                (group.timed_out, group.tried) = (false, pc);
+            } else {
+                return Ok(Flow::Block(Wait::Mbarrier { cta, offset }));
             }
         }
         if d != NONE {

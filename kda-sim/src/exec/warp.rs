@@ -50,12 +50,14 @@ pub struct Group {
     pub turns: u32,
     /// Its wait on an mbarrier has timed out and gives false.
     pub timed_out: bool,
+    /// The `try_wait` that gave it false last: the next one there waits.
+    pub tried: u32,
 }
 
 impl Group {
     /// Lanes that can run.
     pub fn ready(pc: u32, mask: u32) -> Group {
-        Group { pc, mask, wait: Wait::Ready, turns: 0, timed_out: false }
+        Group { pc, mask, wait: Wait::Ready, turns: 0, timed_out: false, tried: u32::MAX }
     }
 }
 
@@ -69,6 +71,22 @@ pub struct Knowledge {
     pub fence: Option<Rc<Clocks>>,
     /// What relaxed reads have seen, for the next fence.
     pub seen: Option<Clocks>,
+    /// Words that relaxed reads have seen, for the next fence.
+    pub seen_words: Vec<u64>,
+    /// Words that these lanes have acquired: atomics on them are over for who comes after.
+    pub acquired: Vec<u64>,
+}
+
+impl Knowledge {
+    /// Remembers a word as acquired.
+    pub fn acquire_word(&mut self, key: u64) {
+        if !self.acquired.contains(&key) {
+            if self.acquired.len() >= 16 {
+                self.acquired.remove(0);
+            }
+            self.acquired.push(key);
+        }
+    }
 }
 
 /// Bulk groups of one lane.
@@ -262,7 +280,9 @@ impl Warp {
         first.mask = u32::MAX;
         first.clocks = clocks;
         // A fence of some lanes counts for all from here on: lanes are no longer told apart.
-        for part in rest {
+        for mut part in rest {
+            first.acquired.append(&mut part.acquired);
+            first.seen_words.append(&mut part.seen_words);
             match (&mut first.fence, part.fence) {
                 (Some(to), Some(from)) => Rc::make_mut(to).join(&from),
                 (to, from) => *to = to.take().or(from),

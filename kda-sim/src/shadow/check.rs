@@ -88,6 +88,8 @@ pub struct Observer<'a> {
     pub proxy: Proxy,
     /// A strong access: not in conflict with other strong ones.
     pub strong: bool,
+    /// Words whose atomics, so far, are ordered before this access: the observer has acquired them.
+    pub acquired: &'a [u64],
     /// Agents below this number of each cluster are warps.
     pub warps: u32,
 }
@@ -144,17 +146,22 @@ impl Observer<'_> {
             }
             return true;
         }
-        (agent == self.agent && previous_lane == lane && lane < MANY_LANES) || entry.covers(clock, previous_lane)
+        // A thread's own accesses are in order; its bulk copies are not.
+        let own = self.proxy == Proxy::Generic && agent == self.agent && previous_lane == lane && lane < MANY_LANES;
+        own || entry.covers(clock, previous_lane)
     }
 
     /// Checks the last write of a word against an access of some of its bytes.
     fn check_write(&mut self, cells: &Cells<'_>, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
         let stamp = cells.writes[word];
-        self.check_stamp(stamp, word, lane, bytes)?;
+        let acquired = self.acquired.contains(&(cells.key + word as u64));
+        if !(acquired && stamp & STRONG != 0) {
+            self.check_stamp(stamp, word, lane, bytes)?;
+        }
         if stamp & EXTRA != 0
             && let Some(extra) = self.history.extra.get(&(cells.key + word as u64)).cloned()
         {
-            for stamp in extra {
+            for stamp in extra.into_iter().filter(|s| !(acquired && s & STRONG != 0)) {
                 self.check_stamp(stamp, word, lane, bytes)?;
             }
         }
@@ -181,6 +188,7 @@ impl Observer<'_> {
         if set <= self.base_set || self.caches.sets[(set & 15) as usize] == set {
             return Ok(());
         }
+        let acquired = self.acquired.contains(&(cells.key + word as u64));
         let mut all_covered = true;
         let mut only_own = true;
         let mut at = set;
@@ -191,7 +199,7 @@ impl Observer<'_> {
             let covered = clock <= entry.all;
             all_covered &= covered;
             only_own &= covered || (at == set && node.segment == self.segment);
-            let strong = self.strong && node.kind & 16 != 0;
+            let strong = (self.strong || acquired) && node.kind & 16 != 0;
             if !covered && !strong && u32::from(node.kind) & bytes != 0 {
                 // The stamp describes the last reader alone; of the others it is not known which lanes read.
                 let last = at == set && cell::bytes(stamp) & bytes != 0;
