@@ -386,7 +386,7 @@ fn memory_is_sparse_and_far_apart() {
 #[test]
 fn programs_that_cannot_run_say_why() {
     let load = |body: &str| Program::load(&common::module(&["x"], body)).unwrap_err();
-    assert!(matches!(load("    bra NOWHERE;"), LoadError::Label { line: 14, .. }));
+    assert!(matches!(load("    bra NOWHERE;"), LoadError::Label { line: 15, .. }));
     assert!(matches!(load("A:\nA:"), LoadError::Label { problem: "defined twice", .. }));
     assert!(matches!(load("    mov.u32 %r500, 1;"), LoadError::Register { declared: 128, .. }));
     assert!(matches!(load("    add.u32 %r0, %rd0, 1;"), LoadError::Operand { .. }));
@@ -397,7 +397,7 @@ fn programs_that_cannot_run_say_why() {
     assert!(matches!(load("    nonsense;"), LoadError::Parse(_)));
     assert!(matches!(Program::load_entry(&common::module(&[], ""), "other"), Err(LoadError::Entry { .. })));
     let error = load("    add.u32 %r0, %rd0, 1;").to_string();
-    assert!(error.contains("line 14") && error.contains("%rd0"), "{error}");
+    assert!(error.contains("line 15") && error.contains("%rd0"), "{error}");
 }
 
 #[test]
