@@ -89,7 +89,8 @@ fn every_row_is_sampled_and_parsed_back() {
     for (row, entry) in ROWS.iter().enumerate() {
         let mut seen = 0;
         for seed in 0..200u32 {
-            let choices: Vec<u32> = (0..16).map(|i| (seed * 16 + i).wrapping_mul(2_654_435_761).rotate_left(seed % 31)).collect();
+            let choices: Vec<u32> =
+                (0..16).map(|i| (seed * 16 + i).wrapping_mul(2_654_435_761).rotate_left(seed % 31)).collect();
             let (guard, inst) = instruction(row, &choices);
             if is_single_list(&inst) {
                 continue;

@@ -6,9 +6,34 @@ use half::{bf16, f16};
 use kda_sim::{Launch, Memory, Options, Program, run};
 
 const EDGES32: [u32; 28] = [
-    0, 1, 2, 31, 32, 33, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x10000, 0x7fff_ffff, 0x8000_0000, 0x8000_0001,
-    0xffff_ffff, 0x3f80_0000, 0xbf80_0000, 0x3f00_0000, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_1234, 0x0080_0000,
-    0x007f_ffff, 0x4b00_0001, 0x3eaa_aaab,
+    0,
+    1,
+    2,
+    31,
+    32,
+    33,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x10000,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x8000_0001,
+    0xffff_ffff,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x3f00_0000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_1234,
+    0x0080_0000,
+    0x007f_ffff,
+    0x4b00_0001,
+    0x3eaa_aaab,
 ];
 
 /// A generator of test values; its seed stands in every failure.
@@ -75,7 +100,12 @@ fn run_body(body: &str, inputs: &[[u64; 3]], portable: bool) -> Vec<u64> {
 }
 
 fn inputs(values: &mut Values) -> Vec<[u64; 3]> {
-    (0..LANES).map(|_| [values.u64(), values.u64(), values.u64()].map(|v| if v % 3 == 0 { v } else { v & !0xffff_ffff | u64::from(Values(v).u32()) })).collect()
+    (0..LANES)
+        .map(|_| {
+            [values.u64(), values.u64(), values.u64()]
+                .map(|v| if v % 3 == 0 { v } else { v & !0xffff_ffff | u64::from(Values(v).u32()) })
+        })
+        .collect()
 }
 
 fn check(body: &str, model: impl Fn(u64, u64, u64) -> u64) {
@@ -119,7 +149,7 @@ fn integers() {
     check32("mul.hi.s32", ab, |a, b, _| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32);
     check32("mad.lo.s32", "%r10, %r11, %r12", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
     check32("mad.hi.u32", "%r10, %r11, %r12", |a, b, c| (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c));
-    check32("div.u32", ab, |a, b, _| if b == 0 { u32::MAX } else { a / b });
+    check32("div.u32", ab, |a, b, _| a.checked_div(b).unwrap_or(u32::MAX));
     check32("rem.u32", ab, |a, b, _| if b == 0 { a } else { a % b });
     check32("div.s32", ab, |a, b, _| if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 });
     check32("rem.s32", ab, |a, b, _| if b == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 });
@@ -142,7 +172,7 @@ fn integers() {
     check64("mul.hi.u64", ab, |a, b, _| ((u128::from(a) * u128::from(b)) >> 64) as u64);
     check64("mul.hi.s64", ab, |a, b, _| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64);
     check64("mad.lo.u64", "%rd10, %rd11, %rd12", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
-    check64("div.u64", ab, |a, b, _| if b == 0 { u64::MAX } else { a / b });
+    check64("div.u64", ab, |a, b, _| a.checked_div(b).unwrap_or(u64::MAX));
     check64("rem.s64", ab, |a, b, _| if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 });
     check64("min.s64", ab, |a, b, _| (a as i64).min(b as i64) as u64);
     check64("max.u64", ab, |a, b, _| a.max(b));
@@ -156,9 +186,7 @@ fn integers() {
     check16("div.s16", ab, |a, b, _| if b == 0 { u16::MAX } else { (a as i16).wrapping_div(b as i16) as u16 });
     check16("neg.s16", "%h10", |a, _, _| (a as i16).wrapping_neg() as u16);
     check32("mul.wide.s16", ab, |a, b, _| (i32::from(a as i16) * i32::from(b as i16)) as u32);
-    check32("mad.wide.u16", "%h10, %h11, %r12", |a, b, c| {
-        (u32::from(a as u16) * u32::from(b as u16)).wrapping_add(c)
-    });
+    check32("mad.wide.u16", "%h10, %h11, %r12", |a, b, c| (u32::from(a as u16) * u32::from(b as u16)).wrapping_add(c));
 }
 
 #[test]
@@ -200,7 +228,9 @@ fn bits() {
     });
     check32("bfe.s32", "%r10, %r11, %r12", |a, s, n| {
         let (s, n) = (s & 255, n & 255);
-        if n == 0 { return 0 }
+        if n == 0 {
+            return 0;
+        }
         // Bits past the top are the sign of the field's last bit, or of bit 31.
         let sign = a >> (s + n - 1).min(31) & 1;
         (0..32).map(|i| (if i < n && s + i < 32 { a >> (s + i) & 1 } else { sign }) << i).sum()
@@ -253,9 +283,7 @@ fn moves() {
 
 #[test]
 fn comparisons() {
-    let set = |op: &str, operands: &str| {
-        format!("{op} %p1, {operands};\n    selp.b64 %rd20, 1, 0, %p1;")
-    };
+    let set = |op: &str, operands: &str| format!("{op} %p1, {operands};\n    selp.b64 %rd20, 1, 0, %p1;");
     check(&set("setp.lt.u32", "%r10, %r11"), |a, b, _| u64::from((a as u32) < b as u32));
     check(&set("setp.le.s32", "%r10, %r11"), |a, b, _| u64::from(a as i32 <= b as i32));
     check(&set("setp.ne.b64", "%rd10, %rd11"), |a, b, _| u64::from(a != b));
@@ -274,9 +302,10 @@ fn comparisons() {
     check(&set("setp.num.f32", "%r10, %r11"), |a, b, _| u64::from(!nan(a, b)));
     check(&set("setp.nan.f32", "%r10, %r11"), |a, b, _| u64::from(nan(a, b)));
     check(&set("setp.gt.f64", "%rd10, %rd11"), |a, b, _| u64::from(f64::from_bits(a) > f64::from_bits(b)));
-    check("setp.lt.u32 %p1, %r10, %r11;\n    and.pred %p2, %p1, %p10;\n    not.pred %p3, %p2;\n    selp.b64 %rd20, 1, 0, %p3;", |a, b, c| {
-        u64::from(!((a as u32) < b as u32 && (c as i32) < 0))
-    });
+    check(
+        "setp.lt.u32 %p1, %r10, %r11;\n    and.pred %p2, %p1, %p10;\n    not.pred %p3, %p2;\n    selp.b64 %rd20, 1, 0, %p3;",
+        |a, b, c| u64::from(!((a as u32) < b as u32 && (c as i32) < 0)),
+    );
 }
 
 fn nan32(x: f32) -> u32 {
@@ -311,11 +340,29 @@ fn floats_to_nearest() {
         (true, false) => b,
         (false, true) => a,
         _ if f(a) == f(b) => a | b,
-        _ => if f(a) < f(b) { a } else { b },
+        _ => {
+            if f(a) < f(b) {
+                a
+            } else {
+                b
+            }
+        }
     };
     check32("min.f32", "%r10, %r11", |a, b, _| min(a, b));
-    check32("max.f32", "%r10, %r11", |a, b, _| if f(a) == f(b) { a & b } else if f(a).is_nan() && f(b).is_nan() { 0x7fff_ffff } else { min(a ^ 1 << 31, b ^ 1 << 31) ^ 1 << 31 });
-    check32("min.NaN.f32", "%r10, %r11", |a, b, _| if f(a).is_nan() || f(b).is_nan() { 0x7fff_ffff } else { min(a, b) });
+    check32("max.f32", "%r10, %r11", |a, b, _| {
+        if f(a) == f(b) {
+            a & b
+        } else if f(a).is_nan() && f(b).is_nan() {
+            0x7fff_ffff
+        } else {
+            min(a ^ 1 << 31, b ^ 1 << 31) ^ 1 << 31
+        }
+    });
+    check32(
+        "min.NaN.f32",
+        "%r10, %r11",
+        |a, b, _| if f(a).is_nan() || f(b).is_nan() { 0x7fff_ffff } else { min(a, b) },
+    );
     let d = f64::from_bits;
     let nan64 = |x: f64| if x.is_nan() { 0x7ff8_0000_0000_0000 } else { x.to_bits() };
     check64("add.f64", "%rd10, %rd11", |a, b, _| nan64(d(a) + d(b)));
@@ -330,7 +377,9 @@ fn directed(op: &str, mode: &str, operands: &str, exact: impl Fn(f64, f64, f64) 
     let body = format!("{op}.{mode}.f32 %r20, {operands};\n    cvt.u64.u32 %rd20, %r20;");
     let mut values = Values(SEED);
     let inputs: Vec<[u64; 3]> = (0..LANES)
-        .map(|_| [0; 3].map(|_| ((values.next() as u32 & 0x807f_ffff) | (110 + (values.next() % 30) as u32) << 23) as u64))
+        .map(|_| {
+            [0; 3].map(|_| ((values.next() as u32 & 0x807f_ffff) | (110 + (values.next() % 30) as u32) << 23) as u64)
+        })
         .collect();
     for ([a, b, c], got) in inputs.iter().zip(run_body(&body, &inputs, false)) {
         let [x, y, z] = [a, b, c].map(|v| f64::from(f32::from_bits(*v as u32)));
@@ -339,7 +388,13 @@ fn directed(op: &str, mode: &str, operands: &str, exact: impl Fn(f64, f64, f64) 
         // Compare got with high + low exactly: got - high is exact when they are close.
         let side = |g: f32| {
             let difference = f64::from(g) - high;
-            if difference == low { 0 } else if difference > low { 1 } else { -1 }
+            if difference == low {
+                0
+            } else if difference > low {
+                1
+            } else {
+                -1
+            }
         };
         let fine = match mode {
             "rm" => side(got) <= 0 && side(got.next_up()) > 0,
@@ -347,7 +402,10 @@ fn directed(op: &str, mode: &str, operands: &str, exact: impl Fn(f64, f64, f64) 
             _ if high + low > 0.0 => side(got) <= 0 && side(got.next_up()) > 0,
             _ => side(got) >= 0 && side(got.next_down()) < 0,
         };
-        assert!(fine || side(got) == 0, "{op}.{mode} of {x:e} {y:e} {z:e} (seed {SEED}): {got:e}, exact {high:e} + {low:e}");
+        assert!(
+            fine || side(got) == 0,
+            "{op}.{mode} of {x:e} {y:e} {z:e} (seed {SEED}): {got:e}, exact {high:e} + {low:e}"
+        );
     }
 }
 
@@ -388,7 +446,13 @@ fn floats_in_a_direction() {
     }
     let one = 1.0f64.to_bits();
     let small = (2f64.powi(-60)).to_bits();
-    for (op, want) in [("add.rz.f64", one), ("add.rm.f64", one), ("add.rp.f64", one + 1), ("sub.rz.f64", one - 1), ("sub.rp.f64", one)] {
+    for (op, want) in [
+        ("add.rz.f64", one),
+        ("add.rm.f64", one),
+        ("add.rp.f64", one + 1),
+        ("sub.rz.f64", one - 1),
+        ("sub.rp.f64", one),
+    ] {
         let got = run_body(&format!("{op} %rd20, %rd10, %rd11;"), &[[one, small, 0]], false)[0];
         assert_eq!(got, want, "{op}: {got:#x}");
     }
@@ -405,7 +469,8 @@ fn approximations_are_within_their_bounds() {
             let (got, want) = (f32::from_bits(got as u32), f32::from_bits(want as u32));
             (got.is_nan() && want.is_nan())
                 || got == want
-                || (f64::from(got) - f64::from(want)).abs() <= f64::from(want).abs() * relative + f64::from(f32::from_bits(1))
+                || (f64::from(got) - f64::from(want)).abs()
+                    <= f64::from(want).abs() * relative + f64::from(f32::from_bits(1))
         }
     };
     let check = |op: &str, relative: f64, model: fn(f64) -> f64| {
@@ -434,8 +499,12 @@ fn conversions() {
     check(&to16("cvt.rn.bf16.f32", "%r10"), |a, _, _| bf(f(a as u32)));
     check(&to16("cvt.rn.f16.f32", "%r10"), |a, _, _| hf(f(a as u32)));
     check(&to16("cvt.rz.bf16.f32", "%r10"), |a, _, _| if f(a as u32).is_nan() { 0x7fff } else { a >> 16 & 0xffff });
-    check("cvt.rn.bf16x2.f32 %r20, %r10, %r11;\n    cvt.u64.u32 %rd20, %r20;", |a, b, _| bf(f(a as u32)) << 16 | bf(f(b as u32)));
-    check("cvt.rn.f16x2.f32 %r20, %r10, %r11;\n    cvt.u64.u32 %rd20, %r20;", |a, b, _| hf(f(a as u32)) << 16 | hf(f(b as u32)));
+    check("cvt.rn.bf16x2.f32 %r20, %r10, %r11;\n    cvt.u64.u32 %rd20, %r20;", |a, b, _| {
+        bf(f(a as u32)) << 16 | bf(f(b as u32))
+    });
+    check("cvt.rn.f16x2.f32 %r20, %r10, %r11;\n    cvt.u64.u32 %rd20, %r20;", |a, b, _| {
+        hf(f(a as u32)) << 16 | hf(f(b as u32))
+    });
     check("cvt.rn.relu.bf16x2.f32 %r20, %r10, %r11;\n    cvt.u64.u32 %rd20, %r20;", |a, b, _| {
         let relu = |x: f32| if x.is_nan() { 0x7fff } else { bf(x.max(0.0)) & 0x7fff };
         relu(f(a as u32)) << 16 | relu(f(b as u32))
@@ -445,8 +514,14 @@ fn conversions() {
         let x = f16::from_bits(a as u16);
         if x.is_nan() { 0x7fff_ffff } else { x.to_f32().to_bits() }
     });
-    check64("cvt.f64.f32", "%r10", |a, _, _| if f(a as u32).is_nan() { 0x7ff8 << 48 } else { f64::from(f(a as u32)).to_bits() });
-    check("cvt.rn.f32.f64 %r20, %rd10;\n    cvt.u64.u32 %rd20, %r20;", |a, _, _| u64::from(nan32(f64::from_bits(a) as f32)));
+    check64(
+        "cvt.f64.f32",
+        "%r10",
+        |a, _, _| if f(a as u32).is_nan() { 0x7ff8 << 48 } else { f64::from(f(a as u32)).to_bits() },
+    );
+    check("cvt.rn.f32.f64 %r20, %rd10;\n    cvt.u64.u32 %rd20, %r20;", |a, _, _| {
+        u64::from(nan32(f64::from_bits(a) as f32))
+    });
     check32("cvt.rn.f32.s32", "%r10", |a, _, _| (a as i32 as f32).to_bits());
     check32("cvt.rn.f32.u32", "%r10", |a, _, _| (a as f32).to_bits());
     check32("cvt.rn.f32.s16", "%h10", |a, _, _| f32::from(a as i16).to_bits());
@@ -464,7 +539,11 @@ fn conversions() {
     check64("cvt.rzi.u64.f64", "%rd10", |a, _, _| f64::from_bits(a) as u64);
     check32("cvt.rni.f32.f32", "%r10", |a, _, _| nan32(f(a).round_ties_even()));
     check32("cvt.sat.f32.f32", "%r10", |a, _, _| if f(a) > 0.0 { f(a).min(1.0).to_bits() } else { 0 });
-    check32("cvt.rna.tf32.f32", "%r10", |a, _, _| if f(a).is_nan() { 0x7fff_ffff } else { a.wrapping_add(0x1000) & !0x1fff });
+    check32(
+        "cvt.rna.tf32.f32",
+        "%r10",
+        |a, _, _| if f(a).is_nan() { 0x7fff_ffff } else { a.wrapping_add(0x1000) & !0x1fff },
+    );
     check64("cvt.s64.s32", "%r10", |a, _, _| a as i32 as i64 as u64);
     check64("cvt.u64.u32", "%r10", |a, _, _| a & 0xffff_ffff);
     check64("cvt.s64.s8", "%h10", |a, _, _| a as i8 as i64 as u64);

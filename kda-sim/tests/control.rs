@@ -131,10 +131,14 @@ fn votes_and_reductions() {
     for (mode, value) in [("all", 0), ("any", 1), ("uni", 0)] {
         expect(32, &format!("{odd}    vote.sync.{mode}.pred %p1, %p0, -1;\n    selp.b32 %r20, 1, 0, %p1;"), |_| value);
     }
-    for (op, value) in [("add.u32", 31 * 16 + 320), ("min.s32", 10), ("max.u32", 41), ("and.b32", 0), ("or.b32", 63), ("xor.b32", 0)] {
+    for (op, value) in
+        [("add.u32", 31 * 16 + 320), ("min.s32", 10), ("max.u32", 41), ("and.b32", 0), ("or.b32", 63), ("xor.b32", 0)]
+    {
         expect(32, &format!("    add.u32 %r1, %r0, 10;\n    redux.sync.{op} %r20, %r1, -1;"), |_| value);
     }
-    expect(64, "    elect.sync %r1|%p0, -1;\n    selp.b32 %r20, 7, 3, %p0;\n    add.u32 %r20, %r20, %r1;", |t| if t % 32 == 0 { 7 } else { 3 });
+    expect(64, "    elect.sync %r1|%p0, -1;\n    selp.b32 %r20, 7, 3, %p0;\n    add.u32 %r20, %r20, %r1;", |t| {
+        if t % 32 == 0 { 7 } else { 3 }
+    });
 }
 
 #[test]
@@ -144,7 +148,11 @@ fn special_registers() {
     expect(40, "    mov.u32 %r20, %ntid.x;", |_| 40);
     expect(32, "    mov.u32 %r20, %lanemask_lt;", |t| (1u64 << t) as u32 - 1);
     expect(32, "    mov.u32 %r20, %dynamic_smem_size;", |_| 8192);
-    expect(32, "    mov.u64 %rd5, %clock64;\n    mov.u64 %rd6, %clock64;\n    setp.ge.u64 %p0, %rd6, %rd5;\n    selp.b32 %r20, 1, 0, %p0;", |_| 1);
+    expect(
+        32,
+        "    mov.u64 %rd5, %clock64;\n    mov.u64 %rd6, %clock64;\n    setp.ge.u64 %p0, %rd6, %rd5;\n    selp.b32 %r20, 1, 0, %p0;",
+        |_| 1,
+    );
     let grid = "    ld.param.u64 %rd0, [out];
     mov.u32 %r0, %tid.x;
     mov.u32 %r1, %ctaid.x;
@@ -236,7 +244,9 @@ fn accesses_of_every_width() {
     let extend = |ty: &str, size: u32| {
         let body = format!(
             "    mov.u32 %r1, smem;\n    mad.lo.u32 %r2, %r0, 4, %r1;\n    mad.lo.u32 %r3, %r0, 50529027, 2155905152;\n    \
-             st.shared.u32 [%r2], %r3;\n    ld.shared.{ty} %r20, [%r2+{}];", 4 - size);
+             st.shared.u32 [%r2], %r3;\n    ld.shared.{ty} %r20, [%r2+{}];",
+            4 - size
+        );
         values(32, &body)
     };
     let word = |t: u32| t.wrapping_mul(50529027).wrapping_add(2155905152);
@@ -346,7 +356,9 @@ fn clusters_meet_at_their_barrier() {
     };
     let text = |b: &mut Bench| b.text.clone();
     let both = "barrier.cluster.arrive.release.aligned;\n    barrier.cluster.wait.acquire.aligned;";
-    for (barrier, ok) in [(both, true), ("barrier.cluster.arrive.relaxed.aligned;\n    barrier.cluster.wait.aligned;", false)] {
+    for (barrier, ok) in
+        [(both, true), ("barrier.cluster.arrive.relaxed.aligned;\n    barrier.cluster.wait.aligned;", false)]
+    {
         for (schedule, seed) in common::schedules() {
             let mut b = kernel(barrier);
             let program = Program::load(&text(&mut b)).unwrap();
@@ -370,7 +382,7 @@ fn memory_is_sparse_and_far_apart() {
     let mut memory = Memory::new();
     let pool = memory.allocate(20 << 30).unwrap();
     let next = memory.allocate(1).unwrap();
-    assert!(pool >= 0x7f00_0000_0000 && pool % 256 == 0 && next >= pool + (20 << 30) + 256);
+    assert!(pool >= 0x7f00_0000_0000 && pool.is_multiple_of(256) && next >= pool + (20 << 30) + 256);
     memory.write(pool + (19 << 30) - 2, &[1, 2, 3, 4]).unwrap();
     let mut bytes = [0; 4];
     memory.read(pool + (19 << 30) - 2, &mut bytes).unwrap();

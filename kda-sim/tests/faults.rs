@@ -39,17 +39,29 @@ fn undefined_values_are_found_where_they_matter() {
         b
     };
     for (tail, piece) in [
-        ("    .loc 1 9 1\n    mad.wide.u32 %rd3, %r0, 4, %rd1;\n    st.global.u32 [%rd3], %r1;", "st.global.u32 [%rd3]"),
+        (
+            "    .loc 1 9 1\n    mad.wide.u32 %rd3, %r0, 4, %rd1;\n    st.global.u32 [%rd3], %r1;",
+            "st.global.u32 [%rd3]",
+        ),
         ("    .loc 1 9 1\n    mad.wide.u32 %rd3, %r1, 4, %rd1;\n    ld.global.u32 %r3, [%rd3];", "ld.global.u32 %r3"),
         ("    setp.eq.u32 %p0, %r1, 0;\n    .loc 1 9 1\n    @%p0 bra END;\nEND:", "bra END"),
         ("    setp.eq.u32 %p0, %r1, 0;\n    .loc 1 9 1\n    @!%p0 st.global.u32 [%rd1], %r0;", "@!%p0 st.global"),
-        ("    add.u32 %r5, %r1, 1;\n    shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;\n    xor.b32 %r7, %r6, %r0;\n    \
-          mad.wide.u32 %rd3, %r0, 4, %rd1;\n    .loc 1 9 1\n    st.global.u32 [%rd3], %r7;", "st.global.u32 [%rd3]"),
-        ("    mov.u32 %r2, smem;\n    st.shared.u32 [%r2], %r1;\n    ld.shared.u32 %r3, [%r2];\n    setp.ne.u32 %p0, %r0, 0;\n    \
-          .loc 1 9 1\n    @!%p0 st.global.u32 [%rd1], %r3;", "@!%p0 st.global"),
+        (
+            "    add.u32 %r5, %r1, 1;\n    shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;\n    xor.b32 %r7, %r6, %r0;\n    \
+          mad.wide.u32 %rd3, %r0, 4, %rd1;\n    .loc 1 9 1\n    st.global.u32 [%rd3], %r7;",
+            "st.global.u32 [%rd3]",
+        ),
+        (
+            "    mov.u32 %r2, smem;\n    st.shared.u32 [%r2], %r1;\n    ld.shared.u32 %r3, [%r2];\n    setp.ne.u32 %p0, %r0, 0;\n    \
+          .loc 1 9 1\n    @!%p0 st.global.u32 [%rd1], %r3;",
+            "@!%p0 st.global",
+        ),
     ] {
         // The last one writes one address from all lanes, so it is kept to one lane.
-        let tail = tail.replace("    st.shared.u32 [%r2], %r1;", "    elect.sync _|%p1, -1;\n    @%p1 st.shared.u32 [%r2], %r1;\n    bar.warp.sync -1;");
+        let tail = tail.replace(
+            "    st.shared.u32 [%r2], %r1;",
+            "    elect.sync _|%p1, -1;\n    @%p1 st.shared.u32 [%r2], %r1;\n    bar.warp.sync -1;",
+        );
         let report = fault(|| kernel(&tail, false), Code::Uninitialised, piece);
         assert_eq!(report.source_line(), Some(9), "{report}");
         if !tail.contains("%r1, 4, %rd1") {
@@ -61,7 +73,12 @@ fn undefined_values_are_found_where_they_matter() {
 #[test]
 fn a_register_that_was_never_written_is_undefined() {
     fault(
-        || with_buffer("    ld.param.u64 %rd0, [x];\n    mov.u32 %r0, %tid.x;\n    mad.wide.u32 %rd1, %r0, 4, %rd0;\n    st.global.u32 [%rd1], %r9;", 128),
+        || {
+            with_buffer(
+                "    ld.param.u64 %rd0, [x];\n    mov.u32 %r0, %tid.x;\n    mad.wide.u32 %rd1, %r0, 4, %rd0;\n    st.global.u32 [%rd1], %r9;",
+                128,
+            )
+        },
         Code::Uninitialised,
         "st.global",
     );
@@ -69,7 +86,8 @@ fn a_register_that_was_never_written_is_undefined() {
     let partly = "    ld.param.u64 %rd0, [x];\n    mov.u32 %r0, %tid.x;\n    mad.wide.u32 %rd1, %r0, 4, %rd0;\n    \
                   setp.lt.u32 %p0, %r0, 16;\n    @%p0 mov.u32 %r9, 1;\n    @!%p0 bra END;\n    st.global.u32 [%rd1], %r9;\nEND:";
     clean(|| with_buffer(partly, 128), |_| {});
-    let report = fault(|| with_buffer(&partly.replace("    @!%p0 bra END;\n", ""), 128), Code::Uninitialised, "st.global");
+    let report =
+        fault(|| with_buffer(&partly.replace("    @!%p0 bra END;\n", ""), 128), Code::Uninitialised, "st.global");
     assert_eq!(report.site.unwrap().who.lanes, 0xffff_0000);
     // selp takes the definedness of the operand it picks.
     let select = "    ld.param.u64 %rd0, [x];\n    mov.u32 %r0, %tid.x;\n    mad.wide.u32 %rd1, %r0, 4, %rd0;\n    \
@@ -249,7 +267,10 @@ WAIT:
         let report = b.run().unwrap_err();
         assert!(matches!(report.code, Code::Barrier | Code::Deadlock), "{report}");
     }
-    let lacking = kernel(64).text.replace("mbarrier.arrive.shared::cta.b64 _, [%r1];", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;");
+    let lacking = kernel(64).text.replace(
+        "mbarrier.arrive.shared::cta.b64 _, [%r1];",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;",
+    );
     let mut b = kernel(64);
     b.text = lacking;
     let report = b.run().unwrap_err();
@@ -277,7 +298,11 @@ fn misuse_of_mbarriers_is_found() {
     fault(|| one(&format!("{init}{inval}{arrive}")), Code::Barrier, "mbarrier.arrive");
     let expect = "    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 1048575;\n";
     clean(|| one(&format!("{init}{expect}")), |_| {});
-    fault(|| one(&format!("{init}    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 1;\n{expect}")), Code::Barrier, "1048575");
+    fault(
+        || one(&format!("{init}    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 1;\n{expect}")),
+        Code::Barrier,
+        "1048575",
+    );
 }
 
 #[test]
@@ -395,7 +420,12 @@ fn collectives_need_their_lanes() {
         );
         Bench::new(&[], &body).block(64)
     };
-    for collective in ["bar.sync 0;", "shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;", "bar.warp.sync -1;", "vote.sync.ballot.b32 %r1, %p0, -1;"] {
+    for collective in [
+        "bar.sync 0;",
+        "shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;",
+        "bar.warp.sync -1;",
+        "vote.sync.ballot.b32 %r1, %p0, -1;",
+    ] {
         clean(|| branch(collective, 64), |_| {});
         let piece = collective.split(' ').next().unwrap();
         if piece == "bar.sync" {

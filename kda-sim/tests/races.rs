@@ -237,6 +237,8 @@ fn a_counter_between_ctas_needs_release_and_acquire() {
         ("atom.acq_rel.cta.global.add.u32", "", ""),
         ("atom.relaxed.gpu.global.add.u32", fence, ""),
         ("atom.relaxed.gpu.global.add.u32", "", fence),
+        ("atom.relaxed.gpu.global.add.u32", "fence.acq_rel.cta;", fence),
+        ("atom.relaxed.gpu.global.add.u32", fence, "fence.acq_rel.cta;"),
     ] {
         race_everywhere(|| last_arriver(count, before, after), read, write, "no release and acquire");
     }

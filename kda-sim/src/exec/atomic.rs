@@ -1,7 +1,8 @@
 //! Atomics, and the order that releases, acquires and fences make through memory.
 
-use super::access::{Target, element, observer};
+use super::access::{Target, observer};
 use super::fault::{Fault, Place};
+use super::transfer::element;
 use super::warp::{Flow, Step};
 use super::{Machine, SHARED_BITS};
 use crate::program::op::{AddressRef, Kind, MemOrder, MemScope, NONE};
@@ -79,12 +80,16 @@ impl Machine<'_> {
         let domains = self.domains(w);
         let Some(location) = self.locations.get(&key) else { return };
         let Some(clocks) = location.observe(scope, domains) else { return };
+        let near = location.observe(MemScope::Cta, domains);
         self.warps[w].change(1 << lane, |k| {
             if order.acquires() {
                 Rc::make_mut(&mut k.clocks).join(&clocks);
                 k.acquire_word(key);
             } else {
-                publish(&mut k.seen, &clocks);
+                publish(&mut k.seen[1], &clocks);
+                if let Some(near) = &near {
+                    publish(&mut k.seen[0], near);
+                }
                 k.seen_words.push(key);
             }
         });
@@ -104,7 +109,7 @@ impl Machine<'_> {
         let domains = self.domains(w);
         let warp = &mut self.warps[w];
         let clocks = if order.releases() {
-            Some(Rc::new(warp.publish(1 << lane, &mut self.memory.history)))
+            Some((Rc::new(warp.publish(1 << lane, &mut self.memory.history)), scope))
         } else {
             warp.knowledge[warp.knowledge_of(lane)].fence.clone()
         };
@@ -112,27 +117,30 @@ impl Machine<'_> {
         if !update {
             location.forget();
         }
-        if let Some(clocks) = clocks {
-            location.publish(&clocks, scope, domains);
+        if let Some((clocks, fence_scope)) = clocks {
+            location.publish(&clocks, scope.min(fence_scope), domains);
         }
     }
 
     /// `fence.acq_rel` and `fence.sc`: acquires what relaxed reads saw, and lets later relaxed writes release.
-    pub(super) fn fence(&mut self, w: usize, act: u32) {
+    pub(super) fn fence(&mut self, w: usize, act: u32, scope: MemScope) {
         let warp = &mut self.warps[w];
         warp.change(act, |k| {
-            if let Some(seen) = k.seen.take() {
+            let seen = &mut k.seen[usize::from(scope > MemScope::Cta)];
+            if let Some(seen) = seen.take() {
                 Rc::make_mut(&mut k.clocks).join(&seen);
             }
-            for key in std::mem::take(&mut k.seen_words) {
-                k.acquire_word(key);
+            if scope > MemScope::Cta {
+                for key in std::mem::take(&mut k.seen_words) {
+                    k.acquire_word(key);
+                }
             }
         });
         let (agent, entry) = (warp.agent, warp.own_entry(act));
         warp.change(act, |k| {
             let mut clocks = (*k.clocks).clone();
             clocks.get_mut(agent).generic.join(entry);
-            k.fence = Some(Rc::new(clocks));
+            k.fence = Some((Rc::new(clocks), scope));
         });
         warp.advance(&mut self.memory.history);
     }
@@ -164,8 +172,7 @@ impl Machine<'_> {
                 key
             };
             self.observe_location(w, lane, key + offset as u64 / 4, order, scope);
-            let (block, history, key, bases) =
-                Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
+            let (block, history, key, bases) = Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
             let warp = &mut self.warps[w];
             if races {
                 block.shadow();
@@ -175,7 +182,12 @@ impl Machine<'_> {
                 for word in offset / 4..(offset + bytes) / 4 {
                     if let Err(conflict) = observer.check_write_word(&cells, word, lane, 15) {
                         let place = Place::of(&target, addresses[l]).at_word(word, offset);
-                        return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: None }));
+                        return Err(self.fault(
+                            w,
+                            pc,
+                            1 << lane,
+                            Fault::Race { conflict, write: true, place, issued: None },
+                        ));
                     }
                     observer.stamp_word(&mut cells, word, lane, 15);
                 }
@@ -232,16 +244,46 @@ fn combine(op: AtomicOp, ty: Type, old: u64, b: u64, c: u64) -> u64 {
         }
         (AtomicOp::Add, Type::F64) => crate::alu::float::add64(old, b, crate::alu::float::Modes::unpack(0)),
         (AtomicOp::Add, _) => narrow(old.wrapping_add(b)),
-        (AtomicOp::Inc, _) => if old >= b { 0 } else { old + 1 },
-        (AtomicOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
-        (AtomicOp::Min, _) if ty.is_signed() => if signed(old) <= signed(b) { old } else { b },
-        (AtomicOp::Max, _) if ty.is_signed() => if signed(old) >= signed(b) { old } else { b },
+        (AtomicOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+        (AtomicOp::Min, _) if ty.is_signed() => {
+            if signed(old) <= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
+        (AtomicOp::Max, _) if ty.is_signed() => {
+            if signed(old) >= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
         (AtomicOp::Min, _) => old.min(b),
         (AtomicOp::Max, _) => old.max(b),
         (AtomicOp::And, _) => old & b,
         (AtomicOp::Or, _) => old | b,
         (AtomicOp::Xor, _) => old ^ b,
         (AtomicOp::Exch, _) => b,
-        (AtomicOp::Cas, _) => if old == b { c } else { old },
+        (AtomicOp::Cas, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
     }
 }

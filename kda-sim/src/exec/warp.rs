@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::alu::lanes::Registers;
+use crate::program::op::MemScope;
 use crate::shadow::check::Caches;
 use crate::shadow::clock::{Clocks, Entry};
 use crate::shadow::history::History;
@@ -67,10 +68,10 @@ pub struct Knowledge {
     pub mask: u32,
     pub clocks: Rc<Clocks>,
     pub caches: Box<Caches>,
-    /// What a later relaxed write publishes: the clocks at the last fence.
-    pub fence: Option<Rc<Clocks>>,
-    /// What relaxed reads have seen, for the next fence.
-    pub seen: Option<Clocks>,
+    /// What a later relaxed write publishes, and how far: the clocks at the last fence.
+    pub fence: Option<(Rc<Clocks>, MemScope)>,
+    /// What relaxed reads have seen, for the next fence: within the CTA, and beyond.
+    pub seen: [Option<Clocks>; 2],
     /// Words that relaxed reads have seen, for the next fence.
     pub seen_words: Vec<u64>,
     /// Words that these lanes have acquired: atomics on them are over for who comes after.
@@ -284,12 +285,17 @@ impl Warp {
             first.acquired.append(&mut part.acquired);
             first.seen_words.append(&mut part.seen_words);
             match (&mut first.fence, part.fence) {
-                (Some(to), Some(from)) => Rc::make_mut(to).join(&from),
+                (Some((to, wide)), Some((from, scope))) => {
+                    Rc::make_mut(to).join(&from);
+                    *wide = scope.max(*wide);
+                }
                 (to, from) => *to = to.take().or(from),
             }
-            match (&mut first.seen, part.seen) {
-                (Some(to), Some(from)) => to.join(&from),
-                (to, from) => *to = to.take().or(from),
+            for (to, from) in first.seen.iter_mut().zip(part.seen) {
+                match (&mut *to, from) {
+                    (Some(to), Some(from)) => to.join(&from),
+                    (_, from) => *to = to.take().or(from),
+                }
             }
         }
     }
@@ -338,4 +344,3 @@ pub enum Flow {
 }
 
 pub type Step = Outcome<Flow>;
-

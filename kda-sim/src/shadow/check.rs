@@ -1,7 +1,6 @@
 //! Is an access ordered after those before it?
 //!
-//! The span functions serve a warp that accesses consecutive words: as long as all cells look alike they decide for all
-//! lanes at once. The word functions serve everything else.
+//! The functions here serve single words; [`span`](super::span) decides for all words of a warp at once where it can.
 
 use super::cell::{self, ALL_BYTES, EXTRA, PAIR, STRONG};
 use super::clock::{AGENT_BITS, Clocks, Entry, MANY_LANES};
@@ -41,9 +40,9 @@ pub struct Conflict {
 #[derive(Clone, Debug)]
 pub struct Caches {
     segments: [u32; 64],
-    sets: [u32; 16],
+    pub(super) sets: [u32; 16],
     /// Sets covered but for the observer's own segment: set and segment.
-    own_sets: [(u32, u32); 16],
+    pub(super) own_sets: [(u32, u32); 16],
     /// Transitions of reader sets: set, segment, kind and pc, result.
     next: [(u32, u32, u32, u32); 16],
 }
@@ -94,31 +93,9 @@ pub struct Observer<'a> {
     pub warps: u32,
 }
 
-/// To which lanes consecutive words belong.
-#[derive(Clone, Copy, Debug)]
-pub enum Spread {
-    /// A lane has two to this power words.
-    PerLane(u32),
-    /// One lane for all, or [`MANY_LANES`].
-    One(u32),
-}
-
-impl Spread {
-    #[inline(always)]
-    fn lane(self, word: usize) -> u32 {
-        match self {
-            Spread::PerLane(shift) => word as u32 >> shift,
-            Spread::One(lane) => lane,
-        }
-    }
-}
-
-const SEGMENT: u64 = 0xffff_ffff << 32;
-const LANE: u64 = 63 << 7;
-
 impl Observer<'_> {
     #[inline(always)]
-    fn is_ok_segment(&self, segment: u32) -> bool {
+    pub(super) fn is_ok_segment(&self, segment: u32) -> bool {
         segment <= self.base_segment || self.caches.segments[(segment & 63) as usize] == segment
     }
 
@@ -152,7 +129,13 @@ impl Observer<'_> {
     }
 
     /// Checks the last write of a word against an access of some of its bytes.
-    fn check_write(&mut self, cells: &Cells<'_>, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
+    pub(super) fn check_write(
+        &mut self,
+        cells: &Cells<'_>,
+        word: usize,
+        lane: u32,
+        bytes: u32,
+    ) -> Result<(), Conflict> {
         let stamp = cells.writes[word];
         let acquired = self.acquired.contains(&(cells.key + word as u64));
         if !(acquired && stamp & STRONG != 0) {
@@ -182,7 +165,13 @@ impl Observer<'_> {
     }
 
     /// Checks the reads of a word against a write of some of its bytes.
-    fn check_reads(&mut self, cells: &Cells<'_>, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
+    pub(super) fn check_reads(
+        &mut self,
+        cells: &Cells<'_>,
+        word: usize,
+        lane: u32,
+        bytes: u32,
+    ) -> Result<(), Conflict> {
         let stamp = cells.reads[word];
         let set = cell::segment(stamp);
         if set <= self.base_set || self.caches.sets[(set & 15) as usize] == set {
@@ -227,7 +216,7 @@ impl Observer<'_> {
     }
 
     #[inline(always)]
-    fn next_set(&mut self, set: u32, bytes: u32) -> u32 {
+    pub(super) fn next_set(&mut self, set: u32, bytes: u32) -> u32 {
         let set = if set <= self.base_set { 0 } else { set };
         let kind = bytes | if self.strong { 16 } else { 0 };
         let what = self.pc << 8 | kind;
@@ -260,128 +249,9 @@ impl Observer<'_> {
 
     /// True if a read stamp describes a reader of the present segment.
     #[inline(always)]
-    fn last_reader(&self, stamp: u64) -> bool {
+    pub(super) fn last_reader(&self, stamp: u64) -> bool {
         let set = cell::segment(stamp);
         set > self.base_set && self.history.node(set).segment == self.segment
-    }
-
-    /// True if every word was last written by its own lane, in the present segment.
-    #[inline(always)]
-    fn own_lanes(&self, writes: &[u64], spread: Spread) -> bool {
-        let own = u64::from(self.segment) << 32 | ALL_BYTES;
-        let mut other = 0;
-        for (word, write) in writes.iter().enumerate() {
-            let lane = u64::from(spread.lane(word)) << 7;
-            other |= (write ^ (own | lane)) & (SEGMENT | LANE | PAIR | ALL_BYTES | EXTRA);
-        }
-        // A word of several lanes belongs to none of them.
-        other == 0 && !matches!(spread, Spread::One(MANY_LANES))
-    }
-
-    /// A read of whole consecutive words.
-    #[inline(always)]
-    pub fn read_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
-        let n = cells.writes.len();
-        if n == 0 {
-            return Ok(());
-        }
-        let (write0, read0) = (cells.writes[0], cells.reads[0]);
-        let (mut differ, mut any, mut differ_reads) = (0, 0, 0);
-        for (write, read) in cells.writes.iter().zip(cells.reads.iter()) {
-            differ |= write ^ write0;
-            any |= write;
-            differ_reads |= read ^ read0;
-        }
-        if (differ & SEGMENT != 0 || any & EXTRA != 0 || !self.is_ok_segment(cell::segment(write0)))
-            && !self.own_lanes(cells.writes, spread)
-        {
-            for word in 0..n {
-                if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        if differ_reads & SEGMENT != 0 {
-            for word in 0..n {
-                let old = cells.reads[word];
-                let next = self.next_set(cell::segment(old), 0xf);
-                let lane = spread.lane(word);
-                let mut info = cell::info(self.pc, lane, 0xf);
-                if self.last_reader(old) {
-                    info = merge_reader(old, info, lane, 0xf);
-                }
-                cells.reads[word] = u64::from(next) << 32 | info;
-            }
-            return Ok(());
-        }
-        let set = cell::segment(read0);
-        let next = u64::from(self.next_set(set, 0xf)) << 32;
-        let base = next | cell::info(self.pc, 0, 0xf);
-        if self.last_reader(read0) {
-            for (word, read) in cells.reads.iter_mut().enumerate() {
-                let lane = spread.lane(word);
-                let lane = if cell::lane(*read) == lane && *read & PAIR == 0 { lane } else { MANY_LANES };
-                *read = base | u64::from(lane) << 7;
-            }
-        } else {
-            for (word, read) in cells.reads.iter_mut().enumerate() {
-                *read = base | u64::from(spread.lane(word)) << 7;
-            }
-        }
-        Ok(())
-    }
-
-    /// A write of whole consecutive words, each by another lane.
-    #[inline(always)]
-    pub fn write_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
-        let n = cells.writes.len();
-        if n == 0 {
-            return Ok(());
-        }
-        let (write0, read0) = (cells.writes[0], cells.reads[0]);
-        let (mut differ, mut any, mut differ_reads) = (0, 0, 0);
-        for (write, read) in cells.writes.iter().zip(cells.reads.iter()) {
-            differ |= write ^ write0;
-            any |= write;
-            differ_reads |= read ^ read0;
-        }
-        let extra = any & EXTRA != 0;
-        if (differ & SEGMENT != 0 || extra || !self.is_ok_segment(cell::segment(write0)))
-            && !self.own_lanes(cells.writes, spread)
-        {
-            for word in 0..n {
-                if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        let set = cell::segment(read0);
-        let alike = differ_reads & SEGMENT == 0;
-        if !(alike && (set <= self.base_set || self.caches.sets[(set & 15) as usize] == set)) {
-            let own = alike && self.caches.own_sets[(set & 15) as usize] == (set, self.segment);
-            let mut other = 0;
-            for (word, read) in cells.reads.iter().enumerate() {
-                let lane = u64::from(spread.lane(word)) << 7;
-                other |= (read ^ (lane | ALL_BYTES)) & (LANE | PAIR | ALL_BYTES);
-            }
-            if !own || other != 0 {
-                for word in 0..n {
-                    self.check_reads(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        if extra {
-            for word in 0..n {
-                self.history.extra.remove(&(cells.key + word as u64));
-            }
-        }
-        let strong = if self.strong { STRONG } else { 0 };
-        let base = u64::from(self.segment) << 32 | cell::info(self.pc, 0, 0xf) | strong;
-        for (word, write) in cells.writes.iter_mut().enumerate() {
-            *write = base | u64::from(spread.lane(word)) << 7;
-        }
-        cells.reads.fill(0);
-        Ok(())
     }
 
     /// First half of a write of some bytes of a word: the check.
@@ -465,7 +335,7 @@ impl Observer<'_> {
 }
 
 /// A further reader of the same segment: its lane joins that of the stamp before.
-fn merge_reader(old: u64, info: u64, lane: u32, bytes: u32) -> u64 {
+pub(super) fn merge_reader(old: u64, info: u64, lane: u32, bytes: u32) -> u64 {
     let before = cell::bytes(old);
     if cell::lane_of(old, bytes) == lane && before & bytes == bytes {
         return (info & !(63 << 7) & !ALL_BYTES) | (old & (63 << 7 | PAIR | ALL_BYTES));

@@ -113,18 +113,6 @@ impl History {
         self.sets[(set - self.set_base - 1) as usize]
     }
 
-    /// The nodes of a set.
-    pub fn readers(&self, set: u32) -> impl Iterator<Item = Reader> + '_ {
-        let mut at = set;
-        std::iter::from_fn(move || {
-            (at > self.set_base).then(|| {
-                let node = self.node(at);
-                at = node.rest;
-                node
-            })
-        })
-    }
-
     /// The set with one more reader. Readers that the new one's clocks cover leave it: who is ordered after the new
     /// reader is ordered after them.
     pub fn with_reader(&mut self, set: u32, segment: u32, kind: u8, pc: u32, clocks: &Clocks) -> u32 {

@@ -6,6 +6,7 @@
 //! | numbering of pasts: segments, and sets of readers | [`history`] |
 //! | bits of a shadow cell | [`cell`] |
 //! | is an access ordered after those before it? | [`check`] |
+//! | the same for a warp's consecutive words | [`span`] |
 //!
 //! # Model
 //! An *agent* performs accesses in an order of its own: a warp through the generic proxy, the bulk reads and the bulk
@@ -20,3 +21,4 @@ pub mod cell;
 pub mod check;
 pub mod clock;
 pub mod history;
+pub mod span;
