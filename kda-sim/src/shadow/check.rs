@@ -142,9 +142,12 @@ impl Observer<'_> {
             self.check_stamp(stamp, word, lane, bytes)?;
         }
         if stamp & EXTRA != 0
-            && let Some(extra) = self.history.extra.get(&(cells.key + word as u64)).cloned()
+            && let Some(extra) = self.history.extra.get(&(cells.key + word as u64))
         {
-            for stamp in extra.into_iter().filter(|s| !(acquired && s & STRONG != 0)) {
+            let past = |s: &u64| self.is_ok_segment(cell::segment(*s)) || cell::bytes(*s) & bytes == 0;
+            let atomic = |s: &u64| (acquired || self.strong) && s & STRONG != 0;
+            let open: Vec<u64> = extra.iter().copied().filter(|s| !past(s) && !atomic(s)).collect();
+            for stamp in open {
                 self.check_stamp(stamp, word, lane, bytes)?;
             }
         }
@@ -303,7 +306,12 @@ impl Observer<'_> {
         let mut keep_old = false;
         let mut stamp = new | (old & EXTRA);
         if live && segment == self.segment && left != 0 && (old & STRONG) == strong {
-            if cell::lane(old) == lane && old & PAIR == 0 {
+            let half = bytes & 3 == 0 || bytes & 12 == 0;
+            if old & PAIR != 0 && half && cell::lane_of(old, bytes) == lane {
+                // One of two neighbours writes its half again.
+                stamp = u64::from(self.segment) << 32 | cell::info(self.pc, cell::lane(old), 15) | PAIR | strong;
+                stamp |= old & EXTRA;
+            } else if cell::lane(old) == lane && old & PAIR == 0 {
                 stamp |= u64::from(left) << 3;
             } else if (left, bytes) == (3, 12) && old & PAIR == 0 && cell::lane(old) + 1 == lane {
                 // Two neighbours write the halves of a word: one stamp tells both.
@@ -320,7 +328,7 @@ impl Observer<'_> {
             keep_old = agent != self.agent && clock > self.entry(agent, true).all;
         }
         if keep_old {
-            self.history.extra.entry(key).or_default().push(old & !EXTRA);
+            self.history.keep_write(key, old & !EXTRA);
             stamp |= EXTRA;
         }
         if bytes == 15 {
