@@ -75,7 +75,9 @@ fn kernel(body: &str) -> String {
 }
 
 fn main() {
-    for (name, body) in [("mixed", mixed()), ("vectors", vectors()), ("awkward", awkward()), ("arithmetic", arithmetic())] {
+    for (name, body) in
+        [("mixed", mixed()), ("vectors", vectors()), ("awkward", awkward()), ("arithmetic", arithmetic())]
+    {
         let program = Program::load(&kernel(&body)).expect("the kernel is in the dialect");
         for (what, checks) in [
             ("all checks", Checks::default()),

@@ -1,7 +1,7 @@
 //! Loads and stores. A warp that accesses consecutive words, or one address, is served at once; all else lane by lane.
 
 use super::fault::{Fault, Place};
-use super::transfer::{extend, load_broadcast, load_run, set_lane, store_run, stored_undefined};
+use super::transfer::{extend, load_broadcast, load_run, load_some, set_lane, store_run, store_some, stored_undefined};
 use super::warp::{Flow, Step, Warp};
 use super::{Machine, SHARED_BASE, SHARED_BITS};
 use crate::alu::lanes::{FULL, LANES, Registers};
@@ -11,6 +11,17 @@ use crate::shadow::check::{Observer, Proxy};
 use crate::shadow::clock::MANY_LANES;
 use crate::shadow::history::History;
 use crate::shadow::span::Spread;
+
+/// How the addresses of the lanes lie to each other.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// All the same.
+    Broadcast,
+    /// One behind the other, for lanes that stand one behind the other.
+    Run { begin: u32, lanes: u32 },
+    /// Any way, in one block.
+    Scattered,
+}
 
 /// Memory that a whole access lies in.
 pub(super) enum Target {
@@ -70,47 +81,55 @@ impl Machine<'_> {
         Some((Target::Global, (address & (PAGE - 1)) as usize))
     }
 
-    /// Where a whole warp's access lies, if it is one run of bytes in one block: the target, its offset, bytes of a lane.
-    /// A distance of 0 means that all lanes access the same address.
+    /// Where a warp's access lies, if it lies in one block: the target, the offset of its lowest address, its shape.
     #[inline(always)]
-    fn run_of(
+    fn shape_of(
         &self,
         cta: usize,
         active: u32,
         space: MemSpace,
         addresses: &[u64; LANES],
         bytes: usize,
-        align: u64,
-    ) -> Option<(Target, usize, bool)> {
-        let first = addresses[active.trailing_zeros() as usize];
+    ) -> Option<(Target, usize, Shape)> {
+        let (begin, lanes) = (active.trailing_zeros(), active.count_ones());
+        let first = addresses[begin as usize];
         let stride = bytes as u64;
-        let (mut spread, mut same) = (0u64, 0u64);
+        let (mut spread, mut same, mut low) = (0u64, 0u64, 0u64);
         if active == FULL {
             for (lane, address) in addresses.iter().enumerate() {
                 spread |= address ^ first.wrapping_add(lane as u64 * stride);
                 same |= address ^ first;
+                low |= address;
             }
         } else {
-            spread = 1;
             for (lane, address) in addresses.iter().enumerate() {
-                same |= if active >> lane & 1 != 0 { address ^ first } else { 0 };
+                let on = 0u64.wrapping_sub(u64::from(active >> lane & 1));
+                spread |= (address ^ first.wrapping_add((lane as u64).wrapping_sub(u64::from(begin)) * stride)) & on;
+                same |= (address ^ first) & on;
+                low |= address & on;
             }
+            let run = FULL >> (32 - lanes) << begin;
+            spread |= u64::from(run ^ active);
         }
-        let total = if spread == 0 {
-            stride * LANES as u64
-        } else if same == 0 {
-            stride
+        if low & (stride - 1) != 0 {
+            return None;
+        }
+        let whole = bytes >= 4 || (bytes == 2 && first.is_multiple_of(4) && lanes.is_multiple_of(2));
+        let (shape, low, total) = if same == 0 && (bytes >= 4 || lanes == 1) {
+            (Shape::Broadcast, first, stride)
+        } else if spread == 0 && whole {
+            (Shape::Run { begin, lanes }, first, stride * u64::from(lanes))
         } else {
-            return None;
+            let on = |lane: &usize| active >> lane & 1 != 0;
+            let low = (0..LANES).filter(on).map(|l| addresses[l]).min().unwrap_or(first);
+            let high = (0..LANES).filter(on).map(|l| addresses[l]).max().unwrap_or(first);
+            (Shape::Scattered, low, (high - low).checked_add(stride)?)
         };
-        if first & (align - 1) != 0 || !bytes.is_multiple_of(4) {
-            return None;
-        }
-        let (target, offset) = self.locate(cta, space, first, total)?;
+        let (target, offset) = self.locate(cta, space, low, total)?;
         if matches!(target, Target::Global) && offset as u64 + total > PAGE {
             return None;
         }
-        Some((target, offset, spread != 0))
+        Some((target, offset, shape))
     }
 
     #[inline(always)]
@@ -135,18 +154,26 @@ impl Machine<'_> {
         if address.space != MemSpace::Shared && !warp.dependency_wait {
             self.stats.read_before_wait = true;
         }
-        let run = self.run_of(warp.cta, act, address.space, &addresses, bytes, bytes as u64);
+        let shape = self.shape_of(warp.cta, act, address.space, &addresses, bytes);
         let know = warp.common_knowledge(act);
-        let (Some((target, offset, broadcast)), Some(know), MemOrder::Weak) = (run, know, order) else {
+        let (Some((target, offset, shape)), Some(know), MemOrder::Weak) = (shape, know, order) else {
             return self.load_lanes(w, pc, act, address.space, &addresses, elements, list, order, scope);
         };
         let races = self.options.checks.races;
-        let words = if broadcast { bytes / 4 } else { bytes / 4 * LANES };
-        let spread = match broadcast {
-            true if act.count_ones() == 1 => Spread::One(act.trailing_zeros()),
-            true => Spread::One(MANY_LANES),
-            false => Spread::PerLane((bytes / 4).trailing_zeros()),
+        let words = bytes.div_ceil(4);
+        let shift = words.trailing_zeros();
+        let (words, spread) = match shape {
+            Shape::Broadcast if act.is_power_of_two() => (words, Spread::one(act.trailing_zeros())),
+            Shape::Broadcast => (words, Spread::one(MANY_LANES)),
+            Shape::Run { begin, lanes } if bytes < 4 => (lanes as usize / 2, Spread::pairs(begin)),
+            Shape::Run { begin, lanes } => (words * lanes as usize, Spread::lanes(begin, shift)),
+            Shape::Scattered => {
+                return self.load_scattered(w, pc, act, (target, offset), know, &addresses, elements, list);
+            }
         };
+        if bytes < 4 && matches!(shape, Shape::Broadcast) {
+            return self.load_scattered(w, pc, act, (target, offset), know, &addresses, elements, list);
+        }
         let first = addresses[act.trailing_zeros() as usize];
         let cluster_warps = self.cluster_warps();
         let (block, history, key, bases) = match target {
@@ -172,10 +199,10 @@ impl Machine<'_> {
             }
         }
         let list = &self.program.lists[list as usize..list as usize + elements.count as usize];
-        if broadcast {
-            load_broadcast(block, offset, elements, list, &mut warp.registers, act);
-        } else {
-            load_run(block, offset, elements, list, &mut warp.registers);
+        match shape {
+            Shape::Broadcast => load_broadcast(block, offset, elements, list, &mut warp.registers, act),
+            _ if act == FULL && bytes >= 4 => load_run(block, offset, elements, list, &mut warp.registers),
+            _ => load_some(block, offset, elements, list, &mut warp.registers, act),
         }
         Ok(Flow::Next)
     }
@@ -202,14 +229,21 @@ impl Machine<'_> {
         if address.space != MemSpace::Shared && !warp.dependency_wait {
             self.stats.wrote_before_wait = true;
         }
-        let run = self.run_of(warp.cta, act, address.space, &addresses, bytes, bytes as u64);
+        let shape = self.shape_of(warp.cta, act, address.space, &addresses, bytes);
         let know = warp.common_knowledge(act);
-        let (Some((target, offset, false)), Some(know), MemOrder::Weak) = (run, know, order) else {
+        let (Some((target, offset, shape)), Some(know), MemOrder::Weak) = (shape, know, order) else {
             return self.store_lanes(w, pc, act, address.space, &addresses, elements, list, order, scope);
         };
         let races = self.options.checks.races;
-        let words = bytes / 4 * LANES;
-        let first = addresses[0];
+        let (words, spread) = match shape {
+            Shape::Run { begin, lanes } if bytes < 4 => (lanes as usize / 2, Spread::pairs(begin)),
+            Shape::Run { begin, lanes } => {
+                (bytes / 4 * lanes as usize, Spread::lanes(begin, (bytes / 4).trailing_zeros()))
+            }
+            Shape::Broadcast if act.is_power_of_two() && bytes >= 4 => (bytes / 4, Spread::one(act.trailing_zeros())),
+            _ => return self.store_scattered(w, pc, act, (target, offset), know, &addresses, elements, list),
+        };
+        let first = addresses[act.trailing_zeros() as usize];
         let list = &self.program.lists[list as usize..list as usize + elements.count as usize];
         if matches!(target, Target::Global) && self.options.checks.undefined {
             let undefined = stored_undefined(&warp.registers, elements, list) & act;
@@ -235,12 +269,16 @@ impl Machine<'_> {
             block.shadow();
             let mut cells = block.cells(offset / 4, words, key);
             let mut observer = observer(warp, know, history, pc, bases, cluster_warps, false);
-            if let Err(conflict) = observer.write_span(&mut cells, Spread::PerLane((bytes / 4).trailing_zeros())) {
+            if let Err(conflict) = observer.write_span(&mut cells, spread) {
                 let place = Place::of(&target, first).at_word(conflict.word + offset / 4, offset);
                 return Err(self.fault(w, pc, act, Fault::Race { conflict, write: true, place, issued: None }));
             }
         }
-        store_run(block, offset, elements, list, &warp.registers);
+        if act == FULL && bytes >= 4 {
+            store_run(block, offset, elements, list, &warp.registers);
+        } else {
+            store_some(block, offset, elements, list, &warp.registers, act);
+        }
         self.progress += 1;
         Ok(Flow::Next)
     }

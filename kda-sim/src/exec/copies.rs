@@ -372,9 +372,9 @@ impl Machine<'_> {
         };
         let mut cells = block.cells(offset / 4, length / 4, key);
         if write {
-            observer.write_span(&mut cells, Spread::One(lane))
+            observer.write_span(&mut cells, Spread::one(lane))
         } else {
-            observer.read_span(&mut cells, Spread::One(lane))
+            observer.read_span(&mut cells, Spread::one(lane))
         }
     }
 

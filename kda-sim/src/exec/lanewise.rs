@@ -13,7 +13,7 @@ use crate::shadow::check::Conflict;
 use crate::shadow::history::History;
 
 /// Words of an access: number of the word and bytes of it.
-fn words(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
+pub(super) fn words(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
     let end = offset + bytes;
     (offset / 4..end.div_ceil(4)).map(move |word| {
         let from = offset.max(word * 4) - word * 4;

@@ -5,7 +5,7 @@
 //! | a warp: registers, groups of lanes, what it knows | [`warp`] |
 //! | a CTA and its barriers | [`cta`] |
 //! | the inner loop | [`step`] |
-//! | loads and stores | [`access`], word by word in [`lanewise`] |
+//! | loads and stores | [`access`]; of scattered lanes [`scattered`]; of any order, anywhere [`lanewise`] |
 //! | between memory and registers | [`transfer`] |
 //! | atomics and fences | [`atomic`] |
 //! | shuffles, votes and other collectives of a warp | [`collective`] |
@@ -26,6 +26,7 @@ mod cta;
 mod fault;
 mod lanewise;
 mod mbarrier;
+mod scattered;
 mod step;
 mod transfer;
 mod warp;

@@ -100,6 +100,87 @@ pub(super) fn load_run(block: &Block, offset: usize, elements: Elements, list: &
     }
 }
 
+/// Consecutive elements into the active lanes, from the first of them.
+#[inline(always)]
+pub(super) fn load_some(
+    block: &Block,
+    offset: usize,
+    elements: Elements,
+    list: &[u16],
+    registers: &mut Registers,
+    act: u32,
+) {
+    let begin = act.trailing_zeros() as usize;
+    for lane in begin..begin + act.count_ones() as usize {
+        load_lane(block, offset + (lane - begin) * elements.size(), elements, list, registers, lane);
+    }
+}
+
+/// The elements of one lane.
+#[inline(always)]
+pub(super) fn load_lane(
+    block: &Block,
+    offset: usize,
+    elements: Elements,
+    list: &[u16],
+    registers: &mut Registers,
+    lane: usize,
+) {
+    let bytes = elements.bytes as usize;
+    for (k, d) in list.iter().enumerate() {
+        let (value, undefined) = element(block, offset + k * bytes, bytes);
+        set_lane(registers, *d, elements, lane, extend(value, elements), undefined);
+    }
+}
+
+/// The active lanes, which stand one behind the other, into consecutive elements.
+#[inline(always)]
+pub(super) fn store_some(
+    block: &mut Block,
+    offset: usize,
+    elements: Elements,
+    list: &[u16],
+    registers: &Registers,
+    act: u32,
+) {
+    let begin = act.trailing_zeros() as usize;
+    for lane in begin..begin + act.count_ones() as usize {
+        store_lane(block, offset + (lane - begin) * elements.size(), elements, list, registers, lane);
+    }
+}
+
+/// The elements of one lane, as bytes of memory.
+#[inline(always)]
+pub(super) fn lane_bytes(elements: Elements, list: &[u16], registers: &Registers, lane: usize) -> [u8; 32] {
+    let mut out = [0; 32];
+    let size = elements.bytes as usize;
+    for (k, s) in list.iter().enumerate() {
+        let s = *s as usize;
+        let value = if elements.wide { registers.b64[s][lane] } else { u64::from(registers.b32[s][lane]) };
+        out[k * size..(k + 1) * size].copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+    out
+}
+
+/// The elements of one lane into memory.
+#[inline(always)]
+pub(super) fn store_lane(
+    block: &mut Block,
+    offset: usize,
+    elements: Elements,
+    list: &[u16],
+    registers: &Registers,
+    lane: usize,
+) {
+    let size = elements.bytes as usize;
+    let bytes = lane_bytes(elements, list, registers, lane);
+    block.data[offset..offset + elements.size()].copy_from_slice(&bytes[..elements.size()]);
+    let file = if elements.wide { &registers.undef64 } else { &registers.undef32 };
+    for (k, s) in list.iter().enumerate() {
+        block.set_defined(offset + k * size, size, file[*s as usize] >> lane & 1 == 0);
+    }
+}
+
 /// One address into all active lanes.
 #[inline(always)]
 pub(super) fn load_broadcast(
@@ -143,7 +224,16 @@ pub(super) fn element(block: &Block, at: usize, bytes: usize) -> (u64, bool) {
         4 => u64::from(word(data, 0)),
         _ => u64::from(word(data, 0)) | u64::from(word(data, 4)) << 32,
     };
-    (value, !block.is_defined(at, bytes))
+    // Elements are aligned, so a narrow one lies in one word.
+    let defined = match bytes {
+        8 => block.defined[at / 4] & block.defined[at / 4 + 1] == 15,
+        4 => block.defined[at / 4] == 15,
+        _ => {
+            let mask = ((1u8 << bytes) - 1) << (at % 4);
+            block.defined[at / 4] & mask == mask
+        }
+    };
+    (value, !defined)
 }
 
 /// Registers into consecutive elements.

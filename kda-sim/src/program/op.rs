@@ -101,6 +101,14 @@ pub struct Elements {
     pub half: bool,
 }
 
+impl Elements {
+    /// Bytes of a lane.
+    #[inline(always)]
+    pub fn size(self) -> usize {
+        self.bytes as usize * self.count as usize
+    }
+}
+
 /// What a mbarrier operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierOp {

@@ -343,7 +343,7 @@ impl Observer<'_> {
 }
 
 /// A further reader of the same segment: its lane joins that of the stamp before.
-pub(super) fn merge_reader(old: u64, info: u64, lane: u32, bytes: u32) -> u64 {
+fn merge_reader(old: u64, info: u64, lane: u32, bytes: u32) -> u64 {
     let before = cell::bytes(old);
     if cell::lane_of(old, bytes) == lane && before & bytes == bytes {
         return (info & !(63 << 7) & !ALL_BYTES) | (old & (63 << 7 | PAIR | ALL_BYTES));

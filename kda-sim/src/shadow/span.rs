@@ -1,25 +1,51 @@
 //! Whole consecutive words at once: as long as all cells look alike, one verdict serves all lanes.
 
 use super::cell::{self, ALL_BYTES, EXTRA, PAIR, STRONG};
-use super::check::{Cells, Conflict, Observer, merge_reader};
+use super::check::{Cells, Conflict, Observer};
 use super::clock::MANY_LANES;
 
 /// To which lanes consecutive words belong.
 #[derive(Clone, Copy, Debug)]
-pub enum Spread {
-    /// A lane has two to this power words.
-    PerLane(u32),
-    /// One lane for all, or [`MANY_LANES`].
-    One(u32),
+pub struct Spread {
+    first: u32,
+    left: u32,
+    right: u32,
+    pair: bool,
 }
 
 impl Spread {
+    /// From lane `first` on, each lane has two to the power `shift` words.
+    pub fn lanes(first: u32, shift: u32) -> Spread {
+        Spread { first, left: 0, right: shift, pair: false }
+    }
+
+    /// From lane `first` on, two lanes share a word, a half each.
+    pub fn pairs(first: u32) -> Spread {
+        Spread { first, left: 1, right: 0, pair: true }
+    }
+
+    /// All words belong to one lane, or each to [`MANY_LANES`].
+    pub fn one(lane: u32) -> Spread {
+        Spread { first: lane, left: 0, right: 31, pair: false }
+    }
+
+    /// The lane of a word, or of its low half.
     #[inline(always)]
     fn lane(self, word: usize) -> u32 {
-        match self {
-            Spread::PerLane(shift) => word as u32 >> shift,
-            Spread::One(lane) => lane,
-        }
+        self.first + (((word as u32) << self.left) >> self.right)
+    }
+
+    #[inline(always)]
+    fn flag(self) -> u64 {
+        if self.pair { PAIR } else { 0 }
+    }
+
+    /// Lanes of a word, with their bytes.
+    #[inline(always)]
+    fn parts(self, word: usize) -> impl Iterator<Item = (u32, u32)> {
+        let lane = self.lane(word);
+        let parts = if self.pair { [(lane, 3), (lane + 1, 12)] } else { [(lane, 15), (lane, 0)] };
+        parts.into_iter().filter(|(_, bytes)| *bytes != 0)
     }
 }
 
@@ -30,14 +56,14 @@ impl Observer<'_> {
     /// True if every word was last written by its own lane, in the present segment.
     #[inline(always)]
     fn own_lanes(&self, writes: &[u64], spread: Spread) -> bool {
-        let own = u64::from(self.segment) << 32 | ALL_BYTES;
+        let own = u64::from(self.segment) << 32 | ALL_BYTES | spread.flag();
         let mut other = 0;
         for (word, write) in writes.iter().enumerate() {
             let lane = u64::from(spread.lane(word)) << 7;
             other |= (write ^ (own | lane)) & (SEGMENT | LANE | PAIR | ALL_BYTES | EXTRA);
         }
         // A word of several lanes belongs to none of them.
-        other == 0 && !matches!(spread, Spread::One(MANY_LANES))
+        other == 0 && spread.first != MANY_LANES
     }
 
     /// A read of whole consecutive words.
@@ -59,18 +85,21 @@ impl Observer<'_> {
         {
             for word in 0..n {
                 if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
+                    for (lane, bytes) in spread.parts(word) {
+                        self.check_write(cells, word, lane, bytes)?;
+                    }
                 }
             }
         }
+        let flag = spread.flag();
         if differ_reads & SEGMENT != 0 {
             for word in 0..n {
                 let old = cells.reads[word];
                 let next = self.next_set(cell::segment(old), 0xf);
                 let lane = spread.lane(word);
-                let mut info = cell::info(self.pc, lane, 0xf);
-                if self.last_reader(old) {
-                    info = merge_reader(old, info, lane, 0xf);
+                let mut info = cell::info(self.pc, lane, 0xf) | flag;
+                if self.last_reader(old) && (old ^ info) & (LANE | PAIR | ALL_BYTES) != 0 {
+                    info = cell::info(self.pc, MANY_LANES, 0xf);
                 }
                 cells.reads[word] = u64::from(next) << 32 | info;
             }
@@ -80,20 +109,20 @@ impl Observer<'_> {
         let next = u64::from(self.next_set(set, 0xf)) << 32;
         let base = next | cell::info(self.pc, 0, 0xf);
         if self.last_reader(read0) {
+            let many = base | u64::from(MANY_LANES) << 7;
             for (word, read) in cells.reads.iter_mut().enumerate() {
-                let lane = spread.lane(word);
-                let lane = if cell::lane(*read) == lane && *read & PAIR == 0 { lane } else { MANY_LANES };
-                *read = base | u64::from(lane) << 7;
+                let info = base | u64::from(spread.lane(word)) << 7 | flag;
+                *read = if (*read ^ info) & (LANE | PAIR | ALL_BYTES) == 0 { info } else { many };
             }
         } else {
             for (word, read) in cells.reads.iter_mut().enumerate() {
-                *read = base | u64::from(spread.lane(word)) << 7;
+                *read = base | u64::from(spread.lane(word)) << 7 | flag;
             }
         }
         Ok(())
     }
 
-    /// A write of whole consecutive words, each by another lane.
+    /// A write of whole consecutive words, each byte by one lane.
     #[inline(always)]
     pub fn write_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
         let n = cells.writes.len();
@@ -113,7 +142,9 @@ impl Observer<'_> {
         {
             for word in 0..n {
                 if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
+                    for (lane, bytes) in spread.parts(word) {
+                        self.check_write(cells, word, lane, bytes)?;
+                    }
                 }
             }
         }
@@ -124,11 +155,13 @@ impl Observer<'_> {
             let mut other = 0;
             for (word, read) in cells.reads.iter().enumerate() {
                 let lane = u64::from(spread.lane(word)) << 7;
-                other |= (read ^ (lane | ALL_BYTES)) & (LANE | PAIR | ALL_BYTES);
+                other |= (read ^ (lane | ALL_BYTES | spread.flag())) & (LANE | PAIR | ALL_BYTES);
             }
             if !own || other != 0 {
                 for word in 0..n {
-                    self.check_reads(cells, word, spread.lane(word), 0xf)?;
+                    for (lane, bytes) in spread.parts(word) {
+                        self.check_reads(cells, word, lane, bytes)?;
+                    }
                 }
             }
         }
@@ -138,7 +171,7 @@ impl Observer<'_> {
             }
         }
         let strong = if self.strong { STRONG } else { 0 };
-        let base = u64::from(self.segment) << 32 | cell::info(self.pc, 0, 0xf) | strong;
+        let base = u64::from(self.segment) << 32 | cell::info(self.pc, 0, 0xf) | strong | spread.flag();
         for (word, write) in cells.writes.iter_mut().enumerate() {
             *write = base | u64::from(spread.lane(word)) << 7;
         }
