@@ -347,7 +347,7 @@ fn clusters_meet_at_their_barrier() {
     setp.ne.u32 %p0, %r2, 0;
     @!%p0 st.global.u32 [%rd1], %r3;
     {barrier}
-    @%p0 ld.global.u32 %r4, [%rd1-256];
+    @%p0 ld.global.u32 %r4, [%rd1+-256];
     @%p0 st.global.u32 [%rd1], %r4;"
         );
         let mut b = Bench::new(&["x"], &body).block(64).grid(6);

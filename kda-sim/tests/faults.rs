@@ -129,7 +129,7 @@ fn bounds_are_exact() {
     let report = fault(|| global("+8"), Code::OutOfBounds, "ld.global");
     assert_eq!(report.site.as_ref().unwrap().who.lanes, 1 << 31, "{report}");
     assert!(report.message.contains("of 132 bytes"), "{report}");
-    fault(|| global("-4"), Code::OutOfBounds, "ld.global");
+    fault(|| global("+-4"), Code::OutOfBounds, "ld.global");
     let shared = |extra: u32| {
         let body = format!(
             "    mov.u32 %r0, %tid.x;\n    mov.u32 %r1, smem;\n    mad.lo.u32 %r2, %r0, 16, %r1;\n    \
@@ -194,7 +194,7 @@ fn counts_of_named_barriers_must_match() {
     bra END;
 CONSUMER:
     bar.sync 1, {sync};
-    ld.shared.u32 %r3, [%r2-256];
+    ld.shared.u32 %r3, [%r2+-256];
 END:"
         );
         Bench::new(&[], &body).block(128)
