@@ -7,6 +7,7 @@ use super::warp::{Flow, Step};
 use super::{Machine, SHARED_BITS};
 use crate::program::op::{AddressRef, Kind, MemOrder, MemScope, NONE};
 use crate::shadow::clock::Clocks;
+use crate::shadow::history::FastMap;
 use kda_ptx::modifier::{AtomicOp, Type};
 use std::rc::Rc;
 
@@ -15,16 +16,12 @@ use std::rc::Rc;
 pub struct Location {
     /// To everybody.
     gpu: Option<Clocks>,
-    /// To the CTA or cluster that released, by its slot.
-    local: Vec<(Domain, Clocks)>,
+    /// To the CTA or cluster that released.
+    local: FastMap<u64, Clocks>,
 }
 
-/// Threads among which a narrow scope holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Domain {
-    Cta(u32),
-    Cluster(u32),
-}
+/// Threads among which a narrow scope holds: a CTA and its cluster, by numbers of their own.
+type Domains = [u64; 2];
 
 fn publish(to: &mut Option<Clocks>, clocks: &Clocks) {
     match to {
@@ -39,40 +36,40 @@ impl Location {
         self.local.clear();
     }
 
-    fn publish(&mut self, clocks: &Clocks, scope: MemScope, domains: [Domain; 2]) {
+    fn publish(&mut self, clocks: &Clocks, scope: MemScope, domains: Domains) {
         if scope == MemScope::Gpu {
             publish(&mut self.gpu, clocks);
         }
         let narrow = if scope == MemScope::Cta { &domains[..1] } else { &domains[..] };
         for domain in narrow {
-            match self.local.iter_mut().find(|(d, _)| d == domain) {
-                Some((_, to)) => to.join(clocks),
-                None => self.local.push((*domain, clocks.clone())),
+            match self.local.get_mut(domain) {
+                Some(to) => to.join(clocks),
+                None => {
+                    self.local.insert(*domain, clocks.clone());
+                }
             }
         }
     }
 
     /// What an acquire of a scope sees.
-    fn observe(&self, scope: MemScope, domains: [Domain; 2]) -> Option<Clocks> {
+    fn observe(&self, scope: MemScope, domains: Domains) -> Option<Clocks> {
         let mut seen = None;
         if scope == MemScope::Gpu {
             seen = self.gpu.clone();
         }
         let wide = if scope == MemScope::Cta { &domains[..1] } else { &domains[..] };
-        for (domain, clocks) in &self.local {
-            if wide.contains(domain) {
-                publish(&mut seen, clocks);
-            }
+        for clocks in wide.iter().filter_map(|domain| self.local.get(domain)) {
+            publish(&mut seen, clocks);
         }
         seen
     }
 }
 
 impl Machine<'_> {
-    fn domains(&self, w: usize) -> [Domain; 2] {
+    fn domains(&self, w: usize) -> Domains {
         let warp = &self.warps[w];
         let cluster = self.clusters[self.cluster_of(warp.cta)].id;
-        [Domain::Cta(cluster << 4 | self.ctas[warp.cta].rank), Domain::Cluster(cluster)]
+        [u64::from(cluster << 4 | self.ctas[warp.cta].rank), 1 << 32 | u64::from(cluster)]
     }
 
     /// A strong read of a word: acquires, or remembers for a fence.

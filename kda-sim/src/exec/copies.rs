@@ -8,7 +8,7 @@ use crate::memory::PAGE;
 use crate::program::op::{AddressRef, Kind, MemSpace};
 use crate::report::Code;
 use crate::shadow::check::{Caches, Observer, Proxy};
-use crate::shadow::clock::{AGENT_BITS, Clocks, Entry};
+use crate::shadow::clock::{AGENT_BITS, Clocks, Entry, Known};
 use crate::shadow::span::Spread;
 use std::rc::Rc;
 
@@ -386,7 +386,11 @@ impl Machine<'_> {
         warp.change(act, |k| {
             let clocks = Rc::make_mut(&mut k.clocks);
             if global || (shared && on_path) {
-                clocks.for_each(|known| {
+                let needed = |known: &Known| {
+                    (global && known.fenced_global != known.generic)
+                        || (shared && on_path && known.fenced_shared != known.generic)
+                };
+                clocks.update(needed, |known| {
                     if global {
                         known.fenced_global.join(known.generic);
                     }

@@ -2,7 +2,7 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | what an observer knows of everybody's past | [`clock`] |
+//! | what an observer knows of everybody's past | [`clock`]; of other clusters [`foreign`] |
 //! | numbering of pasts: segments, and sets of readers | [`history`] |
 //! | bits of a shadow cell | [`cell`] |
 //! | is an access ordered after those before it? | [`check`] |
@@ -20,5 +20,6 @@
 pub mod cell;
 pub mod check;
 pub mod clock;
+pub mod foreign;
 pub mod history;
 pub mod span;
