@@ -554,7 +554,8 @@ fn outcomes(make: impl Fn() -> Bench) -> Vec<Option<Code>> {
 #[test]
 fn every_dropped_synchronisation_is_found() {
     const SYNC: [&str; 7] = ["bar.", "mbarrier.", "fence", "wait_group", "commit_group", "atom.", "bra WAIT"];
-    let kernels: [(&str, Box<dyn Fn() -> Bench>); 4] = [
+    type Make = Box<dyn Fn() -> Bench>;
+    let kernels: [(&str, Make); 4] = [
         ("ring", Box::new(|| bulk_load(str::to_string))),
         (
             "store",
