@@ -598,3 +598,35 @@ fn every_dropped_synchronisation_is_found() {
     // The last wait of the store kernel repeats the one in its loop.
     assert_eq!(survivors, ["store: @!%p0 cp.async.bulk.wait_group.read 0;"], "of {dropped}");
 }
+
+#[test]
+fn an_arrival_of_one_lane_releases_that_lane_alone() {
+    // Warp 0 reads the tile and lane 0 arrives; warp 1 waits and overwrites it.
+    let kernel = |sync: &str| {
+        let body = format!(
+            "    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    and.b32 %r9, %r0, 31;
+    mad.lo.u32 %r2, %r9, 4, %r1;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p0 mbarrier.init.shared::cta.b64 [%r1+1024], 1;
+    @!%p1 st.shared.u32 [%r2], 0;
+    bar.sync 0;
+    @%p1 bra WRITER;
+    ld.shared.u32 %r3, [%r2];
+    {sync}
+    @%p0 mbarrier.arrive.shared::cta.b64 _, [%r1+1024];
+    bra END;
+WRITER:
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1+1024], 0;
+    @!%p2 bra WAIT;
+    st.shared.u32 [%r2], %r0;
+END:"
+        );
+        Bench::new(&[], &body).block(64)
+    };
+    clean(|| kernel("bar.warp.sync -1;"), |_| {});
+    race_everywhere(|| kernel(""), "ld.shared.u32 %r3", "st.shared.u32 [%r2], %r0", "");
+}
