@@ -1,1 +1,18 @@
-//! KDA
+//! Kimi Delta Attention kernels written in Rust: checked while they build, run on a GPU or simulated on any CPU.
+//!
+//! | question | where |
+//! | --- | --- |
+//! | what is a compiled kernel, and how is it launched | [`core`] |
+//! | how are kernels run on a device, and which device | [`runtime`] |
+//! | what is the right answer | [`reference`] |
+//! | which kernels are there | [`registry`] |
+//! | does every operator give the right answer | [`checks`] |
+//!
+//! The command `kda` shows, checks and replays all of it.
+
+pub mod checks;
+pub mod registry;
+
+pub use kda_core as core;
+pub use kda_ref as reference;
+pub use kda_runtime as runtime;

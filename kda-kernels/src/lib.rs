@@ -1,1 +1,22 @@
-//! kda-kernels
+//! Every kernel of the project, one module a family, and their device libraries.
+//!
+//! | family | what it computes |
+//! | --- | --- |
+//! | [`scale_add`] | the smallest kernel with an exchange through shared memory |
+//! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
+//!
+//! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
+//! [`kda_core::KernelDesc`] a variant and a typed launch struct a kernel.
+
+pub mod device;
+mod families;
+
+pub use families::conv_verify::conv_verify;
+pub use families::scale_add::scale_add;
+
+use kda_core::KernelDesc;
+
+/// Every variant of every kernel.
+pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
+    scale_add::DESCS.iter().chain(conv_verify::DESCS)
+}

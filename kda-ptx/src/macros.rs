@@ -66,7 +66,7 @@ macro_rules! instructions {
         [ $( $m:ident : $M:ty ),* $(,)? ] ( $( $o:ident : $O:ty ),* $(,)? ) $gate:expr; )*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, Debug, PartialEq)]
+            #[derive(Clone, Debug, PartialEq, Eq, Hash)]
             #[allow(missing_docs)]
             pub struct $Name { $( pub $m: $M, )* $( pub $o: $O, )* }
 
@@ -76,7 +76,7 @@ macro_rules! instructions {
         )*
 
         /// An instruction of the table.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum Inst { $( $(#[$doc])* $Name($Name), )* }
 
         impl Inst {

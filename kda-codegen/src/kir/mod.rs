@@ -1,0 +1,145 @@
+//! KIR: one variant of a kernel as structured regions of typed instructions.
+//!
+//! Every constant is folded, every call inlined, every register typed. Control flow is a tree ([`Region`], [`Node`]), so a
+//! check sees loops and branches with their uniformity instead of labels; instructions are rows of the PTX table, so that
+//! lowering adds nothing but labels and source lines. Registers are assigned once, except the variables of loops and
+//! joins, which are written only at the end of a loop body or of a branch.
+
+pub mod fences;
+
+use kda_ptx::operand::PredSrc;
+use kda_ptx::{Class, Inst, Reg};
+
+/// A place in the author's source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the file in [`Body::files`], from 1; 0 where there is no source.
+    pub file: u32,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+}
+
+/// Among which threads a value or a branch is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Uniform {
+    /// All threads of the CTA.
+    Cta,
+    /// The threads of a warp.
+    Warp,
+    /// Nobody.
+    Thread,
+}
+
+/// The code of one variant.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// Files of the places, in order of their numbers.
+    pub files: Vec<String>,
+    /// Code.
+    pub region: Region,
+}
+
+/// Nodes in program order.
+pub type Region = Vec<Node>;
+
+/// A step of the program.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// An instruction, perhaps predicated.
+    Inst {
+        /// The instruction.
+        inst: Inst,
+        /// Its predicate.
+        guard: Option<PredSrc>,
+        /// Whence it comes.
+        place: Place,
+    },
+    /// A step that concerns more than one thread.
+    Sync {
+        /// What it does.
+        sync: Sync,
+        /// Whence it comes.
+        place: Place,
+    },
+    /// A branch.
+    If {
+        /// Taken if true.
+        condition: PredSrc,
+        /// Among whom the condition is the same.
+        uniform: Uniform,
+        /// Then.
+        then: Region,
+        /// Else.
+        other: Region,
+        /// Whence it comes.
+        place: Place,
+    },
+    /// `while condition { body }`; `head` computes the condition before each trip.
+    Loop {
+        /// Computes the condition.
+        head: Region,
+        /// Goes on while true.
+        condition: PredSrc,
+        /// Among whom the condition is the same.
+        uniform: Uniform,
+        /// Body.
+        body: Region,
+        /// Whence it comes.
+        place: Place,
+    },
+    /// The thread is done.
+    Return(Place),
+    /// A remark for the reader of the PTX.
+    Comment(String),
+}
+
+/// Synchronisation, as the checks see it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sync {
+    /// All threads of the CTA meet.
+    Cta,
+    /// Threads of a named barrier arrive and wait.
+    NamedSync {
+        /// Hardware id.
+        id: u32,
+        /// Threads.
+        threads: u32,
+    },
+    /// Threads of a named barrier arrive.
+    NamedArrive {
+        /// Hardware id.
+        id: u32,
+        /// Threads.
+        threads: u32,
+    },
+    /// The lanes of the warp meet.
+    Warp,
+    /// A generic store to a shared buffer; marks what a later hand-over must fence.
+    SharedWrite {
+        /// Index of the buffer.
+        buffer: usize,
+    },
+    /// A bulk copy from a shared buffer to global memory.
+    BulkStore {
+        /// Index of the buffer.
+        buffer: usize,
+        /// The copy.
+        inst: Inst,
+        /// Its predicate.
+        guard: Option<PredSrc>,
+        /// True if the kernel also reads or writes the destination tensor with ordinary accesses.
+        generic_destination: bool,
+    },
+}
+
+/// Number of the class among the register files.
+pub fn class_index(class: Class) -> usize {
+    Class::ALL.iter().position(|c| *c == class).unwrap_or(0)
+}
+
+/// The predicate itself.
+pub fn when(reg: Reg) -> PredSrc {
+    PredSrc { reg, negated: false }
+}

@@ -1,0 +1,226 @@
+//! Constants into operands, and conversions between types.
+
+use super::Specialiser;
+use super::params::{NO_RELU, arithmetic};
+use super::value::{Scalar, Value, class};
+use crate::consteval::{self, Const};
+use crate::diag::{Diagnostic, Result};
+use crate::kir::{Uniform, when};
+use kda_core::Elem;
+use kda_ptx::Class;
+use kda_ptx::modifier::{Compare, Round, Type};
+use kda_ptx::operand::{DstAndPred, Src, SrcList};
+use kda_ptx::table::*;
+use proc_macro2::Span;
+
+/// The bits of an `f32` rounded to the nearest bf16, ties to even.
+fn bf16_bits(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+impl Specialiser<'_> {
+    /// A value of type `elem` as a source operand; a constant must fit the type.
+    pub(super) fn operand(&mut self, value: &Value, elem: Elem, span: Span) -> Result<Src> {
+        match value {
+            Value::Scalar(s) if s.elem == elem => Ok(s.src()),
+            Value::Scalar(s) => Err(Diagnostic::new(150, span, format!("a {} where a {elem} is needed", s.elem))
+                .help(format!("conversions are written: `… as {elem}`"))),
+            Value::Const(Const::Bool(value)) if elem == Elem::Bool => {
+                let compare = if *value { Compare::Eq } else { Compare::Ne };
+                let reg = self.builder.prologue(Class::Pred, |dst| {
+                    let dst = DstAndPred { dst: Some(dst), pred: None };
+                    Setp { compare, ftz: Default::default(), ty: Type::U32, dst, a: Src::Imm(0), b: Src::Imm(0) }.into()
+                });
+                Ok(reg.into())
+            }
+            Value::Const(constant) => immediate(constant, elem, span),
+            other => Err(Diagnostic::new(156, span, format!("{} where a {elem} is needed", other.describe()))),
+        }
+    }
+
+    /// A value in a register; an untyped constant becomes `elem`, or `u32`, `i32` (if negative) or `f32`.
+    pub(super) fn scalar(&mut self, value: &Value, elem: Option<Elem>, span: Span) -> Result<Scalar> {
+        if let Value::Scalar(s) = value {
+            return match elem {
+                Some(elem) if elem != s.elem => self.operand(value, elem, span).map(|_| *s),
+                _ => Ok(*s),
+            };
+        }
+        let natural = match value {
+            Value::Const(Const::Int(_, Some(ty)) | Const::Float(_, Some(ty))) => *ty,
+            Value::Const(Const::Int(v, None)) if *v < 0 => Elem::I32,
+            Value::Const(Const::Int(..)) => Elem::U32,
+            Value::Const(Const::Float(..)) => Elem::F32,
+            Value::Const(Const::Bool(_)) => Elem::Bool,
+            other => return Err(Diagnostic::new(156, span, format!("{} is not a single number", other.describe()))),
+        };
+        let elem = elem.unwrap_or(natural);
+        let src = self.operand(value, elem, span)?;
+        let multiple = value.as_int().map_or(1, |v| v.unsigned_abs() as u64);
+        if let Src::Reg(reg) = src {
+            return Ok(Scalar { elem, reg, uniform: Uniform::Cta, multiple });
+        }
+        let ty = super::params::bits(elem);
+        let mut scalar = self.builder.scalar(elem, Uniform::Cta, |dst| Mov { ty, dst, src: src.clone() }.into());
+        scalar.multiple = multiple;
+        Ok(scalar)
+    }
+
+    /// `value as elem`
+    pub(super) fn cast(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
+        let from = match value {
+            Value::Const(constant) => return consteval::cast(&constant, elem, span).map(Value::from_const),
+            Value::Array(items) => {
+                return items.into_iter().map(|x| self.cast(x, elem, span)).collect::<Result<_>>().map(Value::Array);
+            }
+            Value::Scalar(scalar) => scalar,
+            other => return Err(Diagnostic::new(156, span, format!("{} cannot be converted", other.describe()))),
+        };
+        if from.elem == elem {
+            return Ok(Value::Scalar(from));
+        }
+        let cvt = |round: Option<Round>, to: Type, ty: Type| {
+            move |dst| {
+                let (ftz, sat) = (Default::default(), Default::default());
+                Cvt { round, relu: NO_RELU, ftz, sat, to, from: ty, dst, a: from.src(), b: None }.into()
+            }
+        };
+        let (to_ty, from_ty) = (arithmetic(elem), arithmetic(from.elem));
+        let mut scalar = match (from.elem, elem) {
+            (Elem::Bool, Elem::U32 | Elem::I32) => self.builder.scalar(elem, from.uniform, |dst| {
+                Selp { ty: Type::B32, dst, a: Src::Imm(1), b: Src::Imm(0), pred: when(from.reg) }.into()
+            }),
+            // Same bits.
+            (Elem::U32, Elem::I32) | (Elem::I32, Elem::U32) | (Elem::U64, Elem::I64) | (Elem::I64, Elem::U64) => {
+                return Ok(Value::Scalar(Scalar { elem, ..from }));
+            }
+            // The upper half of an f32.
+            (Elem::BF16, Elem::F32) => {
+                let wide = self.builder.pure(Class::B32, cvt(None, Type::U32, Type::U16));
+                self.builder.scalar(elem, from.uniform, |dst| {
+                    Shl { ty: Type::B32, dst, a: wide.into(), b: Src::Imm(16) }.into()
+                })
+            }
+            (Elem::F16, Elem::F32) | (Elem::F32, Elem::F64) => {
+                self.builder.scalar(elem, from.uniform, cvt(None, to_ty, from_ty))
+            }
+            (Elem::F32, Elem::BF16 | Elem::F16) | (Elem::F64, Elem::F32) => {
+                let message = format!("a {} becomes a {elem} by rounding, which is written", from.elem);
+                return Err(Diagnostic::new(150, span, message).help(format!("write `{elem}::rn(…)`")));
+            }
+            (a, b) if a.is_integer() && b.is_integer() => {
+                self.builder.scalar(elem, from.uniform, cvt(None, to_ty, from_ty))
+            }
+            (a, Elem::F32 | Elem::F64) if a.is_integer() => {
+                self.builder.scalar(elem, from.uniform, cvt(Some(Round::Rn), to_ty, from_ty))
+            }
+            (Elem::F32 | Elem::F64, b) if b.is_integer() => {
+                self.builder.scalar(elem, from.uniform, cvt(Some(Round::Rzi), to_ty, from_ty))
+            }
+            (a, b) => return Err(Diagnostic::new(156, span, format!("a {a} cannot become a {b}"))),
+        };
+        if from.elem.is_integer() && elem.is_integer() && elem.bytes() >= from.elem.bytes() {
+            scalar.multiple = from.multiple;
+        }
+        Ok(Value::Scalar(scalar))
+    }
+
+    /// `elem::rn(value)`: to the nearest, ties to even.
+    pub(super) fn round(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
+        match value {
+            Value::Array(items) => {
+                items.into_iter().map(|x| self.round(x, elem, span)).collect::<Result<_>>().map(Value::Array)
+            }
+            value => {
+                let uniform = value.uniform();
+                let a = self.operand(&value, Elem::F32, span)?;
+                if elem == Elem::F32 {
+                    return Ok(value);
+                }
+                let to = arithmetic(elem);
+                let scalar = self.builder.scalar(elem, uniform, |dst| {
+                    let (ftz, sat) = (Default::default(), Default::default());
+                    Cvt {
+                        round: Some(Round::Rn),
+                        relu: NO_RELU,
+                        ftz,
+                        sat,
+                        to,
+                        from: Type::F32,
+                        dst,
+                        a: a.clone(),
+                        b: None,
+                    }
+                    .into()
+                });
+                Ok(Value::Scalar(scalar))
+            }
+        }
+    }
+
+    /// The same bits under another type of that width.
+    pub(super) fn reinterpret(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
+        let scalar = self.scalar(&value, None, span)?;
+        if class(scalar.elem) != class(elem) {
+            let message = format!("a {} and a {elem} differ in width", scalar.elem);
+            return Err(Diagnostic::new(156, span, message));
+        }
+        Ok(Value::Scalar(Scalar { elem, multiple: 1, ..scalar }))
+    }
+
+    /// Two 16-bit values in one 32-bit register, the first in the lower half.
+    pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> kda_ptx::Reg {
+        self.builder
+            .pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
+    }
+}
+
+/// A constant as an immediate of a type.
+fn immediate(constant: &Const, elem: Elem, span: Span) -> Result<Src> {
+    let mismatch = |given: String| {
+        Err(Diagnostic::new(150, span, format!("{given} where a {elem} is needed"))
+            .help(format!("write `… as {elem}`")))
+    };
+    match constant {
+        Const::Int(value, written) => {
+            if let Some(written) = written
+                && *written != elem
+            {
+                return mismatch(format!("a {written}"));
+            }
+            let range = match elem {
+                Elem::U8 => 0..=i128::from(u8::MAX),
+                Elem::U16 => 0..=i128::from(u16::MAX),
+                Elem::U32 => 0..=i128::from(u32::MAX),
+                Elem::U64 => 0..=i128::from(u64::MAX),
+                Elem::I32 => i128::from(i32::MIN)..=i128::from(i32::MAX),
+                Elem::I64 => i128::from(i64::MIN)..=i128::from(i64::MAX),
+                _ => return mismatch(format!("the integer {value}")),
+            };
+            if !range.contains(value) {
+                return Err(Diagnostic::new(164, span, format!("{value} does not fit a {elem}")));
+            }
+            Ok(Src::Imm(*value as i64))
+        }
+        Const::Float(value, written) => {
+            if let Some(written) = written
+                && *written != elem
+            {
+                return mismatch(format!("a {written}"));
+            }
+            match elem {
+                Elem::F32 => Ok(Src::f32(*value as f32)),
+                Elem::F64 => Ok(Src::F64(value.to_bits())),
+                Elem::BF16 => Ok(Src::Imm(bf16_bits(*value as f32).into())),
+                Elem::F16 if *value == 0.0 => Ok(Src::Imm(0)),
+                _ => mismatch(format!("the number {value}")),
+            }
+        }
+        Const::Bool(value) => mismatch(format!("`{value}`")),
+        _ => mismatch("this constant".into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Names in scope.
+
+use super::value::Value;
+use std::collections::HashMap;
+
+/// A local variable.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Its value now.
+    pub value: Value,
+    /// Declared with `mut`.
+    pub mutable: bool,
+}
+
+/// Scopes of one function body, innermost last.
+#[derive(Clone, Debug, Default)]
+pub struct Scopes {
+    scopes: Vec<HashMap<String, usize>>,
+    locals: Vec<Local>,
+}
+
+impl Scopes {
+    /// One empty scope.
+    pub fn new() -> Scopes {
+        Scopes { scopes: vec![HashMap::new()], locals: Vec::new() }
+    }
+
+    /// Opens a scope.
+    pub fn push(&mut self) {
+        self.scopes.push(HashMap::new());
+    }
+
+    /// Closes the innermost scope.
+    pub fn pop(&mut self) {
+        self.scopes.pop();
+    }
+
+    /// Declares a local; an earlier one of that name is hidden.
+    pub fn declare(&mut self, name: String, value: Value, mutable: bool) {
+        self.locals.push(Local { value, mutable });
+        let id = self.locals.len() - 1;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, id);
+        }
+    }
+
+    /// Number of the local of that name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+    }
+
+    /// The local.
+    pub fn get(&self, id: usize) -> &Local {
+        &self.locals[id]
+    }
+
+    /// The local, to be changed.
+    pub fn get_mut(&mut self, id: usize) -> &mut Local {
+        &mut self.locals[id]
+    }
+
+    /// Values of the first `count` locals: those that exist before a branch.
+    pub fn snapshot(&self) -> Vec<Value> {
+        self.locals.iter().map(|local| local.value.clone()).collect()
+    }
+
+    /// Puts back the values of a snapshot; locals declared since keep theirs.
+    pub fn restore(&mut self, values: &[Value]) {
+        for (local, value) in self.locals.iter_mut().zip(values) {
+            local.value = value.clone();
+        }
+    }
+
+    /// Number of locals.
+    pub fn len(&self) -> usize {
+        self.locals.len()
+    }
+}

@@ -1,0 +1,244 @@
+//! Specialisation: one variant of a kernel becomes KIR.
+//!
+//! The body is evaluated in two times at once. What is known while compiling is computed; what is not becomes
+//! instructions. A device function is evaluated at its call, an unrolled loop once a trip, a branch on a constant on its
+//! side alone. Variables are rebound, not overwritten, as long as control is static; where runtime branches join and where
+//! runtime loops go round, the values that differ get a register of their own.
+
+mod assign;
+mod builder;
+mod builtin;
+mod call;
+mod control;
+mod convert;
+mod env;
+mod expr;
+mod global;
+mod join;
+mod ops;
+mod params;
+mod pattern;
+mod shared;
+mod sync;
+mod value;
+
+use crate::compiled::{Barrier, Compiled, SharedBuffer};
+use crate::consteval::Const;
+use crate::diag::{Diagnostic, Result};
+use crate::kir::{Body, Place, Uniform};
+use crate::signature::Resolved;
+use crate::syntax::{Family, Kernel};
+use crate::variants::Variant;
+use builder::Builder;
+use env::Scopes;
+use kda_ptx::Reg;
+use proc_macro2::Span;
+use std::collections::HashMap;
+use value::Value;
+
+/// Bytes of shared memory that a CTA may have on the architectures in the table.
+pub const MAX_SHARED_BYTES: u32 = 232_448;
+
+/// Compiles one variant.
+pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, resolved: &Resolved) -> Result<Compiled> {
+    // Buffers that no variant code touches take no memory: the first pass finds them, the second places the others.
+    let mut used: Option<Vec<bool>> = None;
+    loop {
+        let mut specialiser = Specialiser::new(family, kernel, variant, resolved, used.take());
+        specialiser.kernel_body()?;
+        let touched: Vec<bool> = specialiser.buffers.iter().map(|b| b.used).collect();
+        if touched.iter().all(|u| *u) || specialiser.keep.is_some() {
+            return specialiser.finish();
+        }
+        used = Some(touched);
+    }
+}
+
+/// A shared buffer while it is compiled.
+#[derive(Clone, Debug)]
+struct Buffer {
+    desc: SharedBuffer,
+    used: bool,
+}
+
+/// One function activation.
+struct Frame {
+    scopes: Scopes,
+    generics: HashMap<String, Const>,
+    library: Option<String>,
+}
+
+/// What a kernel parameter has become.
+#[derive(Clone, Debug, Default)]
+struct ParamState {
+    /// Largest alignment that an access needs, bytes.
+    align: u32,
+    /// Accessed by ordinary loads, stores or atomics.
+    generic: bool,
+    /// First access ahead of `pdl::wait()` that needs it behind.
+    early: Option<Span>,
+}
+
+struct Specialiser<'a> {
+    family: &'a Family,
+    kernel: &'a Kernel,
+    variant: &'a Variant,
+    resolved: &'a Resolved,
+    builder: Builder,
+    frames: Vec<Frame>,
+    /// Uniformity of the open runtime branches.
+    control: Vec<Uniform>,
+    /// Roles whose code is being compiled; `None` where all warps run.
+    roles: Option<Vec<usize>>,
+    buffers: Vec<Buffer>,
+    shared_end: u32,
+    keep: Option<Vec<bool>>,
+    declared: usize,
+    barriers: Vec<(Barrier, Vec<usize>)>,
+    params: Vec<ParamState>,
+    /// Registers that are another register plus a constant.
+    affine: HashMap<Reg, (Reg, i128)>,
+    files: Vec<String>,
+    /// `pdl::wait()` has run on every path to here.
+    waited: bool,
+    /// The kernel waits for its predecessor somewhere.
+    dependent: bool,
+    /// Name of the variable that is being declared.
+    naming: Option<String>,
+    returned: bool,
+    calls: Vec<String>,
+}
+
+impl<'a> Specialiser<'a> {
+    fn new(
+        family: &'a Family,
+        kernel: &'a Kernel,
+        variant: &'a Variant,
+        resolved: &'a Resolved,
+        keep: Option<Vec<bool>>,
+    ) -> Self {
+        let generics = variant.bindings.iter().cloned().collect();
+        Specialiser {
+            family,
+            kernel,
+            variant,
+            resolved,
+            builder: Builder::new(),
+            frames: vec![Frame { scopes: Scopes::new(), generics, library: None }],
+            control: Vec::new(),
+            roles: None,
+            buffers: Vec::new(),
+            shared_end: 0,
+            keep,
+            declared: 0,
+            barriers: Vec::new(),
+            params: vec![ParamState::default(); resolved.params.len()],
+            affine: HashMap::new(),
+            files: Vec::new(),
+            waited: false,
+            dependent: false,
+            naming: None,
+            returned: false,
+            calls: Vec::new(),
+        }
+    }
+
+    fn kernel_body(&mut self) -> Result<()> {
+        let body = &self.kernel.body;
+        let value = self.block(body)?;
+        if value != Value::Unit {
+            let span = self.kernel.name.span();
+            return Err(Diagnostic::new(
+                160,
+                span,
+                format!("a kernel gives nothing; its body gives {}", value.describe()),
+            ));
+        }
+        if self.dependent {
+            for (param, state) in self.resolved.params.iter().zip(&self.params) {
+                if let Some(span) = state.early {
+                    return Err(Diagnostic::new(
+                        651,
+                        span,
+                        format!("`{}` is accessed ahead of `pdl::wait()`, while a predecessor may still write or read it", param.name),
+                    )
+                    .help("move the access behind the wait, or mark the parameter `stable` if no running predecessor writes it"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Compiled> {
+        let mut region = self.builder.finish();
+        crate::kir::fences::derive(&mut region);
+        let body = Body { files: self.files, region };
+        let mut params = self.resolved.params.clone();
+        for (param, state) in params.iter_mut().zip(&self.params) {
+            if let crate::compiled::ParamKind::Tensor { align, .. } = &mut param.kind {
+                *align = (*align).max(state.align);
+            }
+        }
+        let span = self.kernel.name.span();
+        let mut compiled = Compiled {
+            entry: self.variant.entry.clone(),
+            family: self.family.name.to_string(),
+            kernel: self.kernel.name.to_string(),
+            arch: self.variant.arch,
+            isa: self.variant.arch.least_isa(),
+            ptx: String::new(),
+            block: self.resolved.block,
+            cluster: 1,
+            grid: self.resolved.grid.clone(),
+            min_blocks_per_sm: self.resolved.min_blocks_per_sm,
+            shared_bytes: self.shared_end,
+            shared: self.buffers.iter().filter(|b| b.used).map(|b| b.desc.clone()).collect(),
+            roles: self.resolved.roles.clone(),
+            barriers: self.barriers.iter().map(|(b, _)| b.clone()).collect(),
+            params,
+            param_bytes: self.resolved.param_bytes,
+            consts: self.variant.bindings.iter().map(|(n, v)| (n.clone(), const_text(v))).collect(),
+            requires: self.resolved.requires.clone(),
+            pdl: self.dependent,
+            file: span.file(),
+            line: span.start().line as u32,
+        };
+        crate::lower::lower(&mut compiled, &body, self.resolved.max_registers)?;
+        Ok(compiled)
+    }
+
+    /// The place of a span, for what is emitted next.
+    fn place(&mut self, span: Span) {
+        let start = span.start();
+        let name = span.file();
+        let file = match self.files.iter().position(|f| *f == name) {
+            Some(index) => index,
+            None => {
+                self.files.push(name);
+                self.files.len() - 1
+            }
+        };
+        self.builder.place = Place { file: file as u32 + 1, line: start.line as u32, column: start.column as u32 + 1 };
+    }
+
+    fn frame(&mut self) -> &mut Frame {
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// Uniformity of control here.
+    fn control(&self) -> Uniform {
+        self.control.iter().copied().max().unwrap_or(Uniform::Cta)
+    }
+}
+
+/// A constant as written in source.
+fn const_text(value: &Const) -> String {
+    match value {
+        Const::Int(value, _) => value.to_string(),
+        Const::Float(value, _) => value.to_string(),
+        Const::Bool(value) => value.to_string(),
+        Const::Elem(elem) => elem.to_string(),
+        Const::Array(items) | Const::Tuple(items) => items.iter().map(const_text).collect::<Vec<_>>().join(", "),
+    }
+}

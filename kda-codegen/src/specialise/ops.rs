@@ -1,0 +1,354 @@
+//! Arithmetic, comparison and logic.
+
+use super::Specialiser;
+use super::params::arithmetic;
+use super::value::{Scalar, Value, gcd};
+use crate::consteval::{self, Const};
+use crate::diag::{Diagnostic, Result};
+use crate::kir::Uniform;
+use kda_core::Elem;
+use kda_ptx::modifier::{Compare, Half, Round, Type};
+use kda_ptx::operand::{DstAndPred, Src};
+use kda_ptx::table::*;
+use kda_ptx::{Class, Reg};
+use proc_macro2::Span;
+use syn::{BinOp, UnOp};
+
+impl Specialiser<'_> {
+    /// `a op b`
+    pub(super) fn binary(&mut self, op: &BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
+        match (&a, &b) {
+            (Value::Const(x), Value::Const(y)) => return consteval::binary(op, x, y, span).map(Value::from_const),
+            (Value::Array(x), Value::Array(y)) if is_arithmetic(op) => {
+                if x.len() != y.len() {
+                    let message = format!("arrays of {} and {} elements do not go together", x.len(), y.len());
+                    return Err(Diagnostic::new(156, span, message));
+                }
+                let pairs: Vec<_> = x.iter().cloned().zip(y.iter().cloned()).collect();
+                return pairs
+                    .into_iter()
+                    .map(|(x, y)| self.binary(op, x, y, span))
+                    .collect::<Result<_>>()
+                    .map(Value::Array);
+            }
+            (Value::Array(x), Value::Const(_) | Value::Scalar(_)) if is_arithmetic(op) => {
+                let items = x.clone();
+                return items
+                    .into_iter()
+                    .map(|x| self.binary(op, x, b.clone(), span))
+                    .collect::<Result<_>>()
+                    .map(Value::Array);
+            }
+            (Value::Const(_) | Value::Scalar(_), Value::Array(y)) if is_arithmetic(op) => {
+                let items = y.clone();
+                return items
+                    .into_iter()
+                    .map(|y| self.binary(op, a.clone(), y, span))
+                    .collect::<Result<_>>()
+                    .map(Value::Array);
+            }
+            _ => {}
+        }
+        if matches!(op, BinOp::Shl(_) | BinOp::Shr(_)) {
+            return self.shift(op, a, b, span);
+        }
+        let elem = self.common(&a, &b, span)?;
+        if let Some(simple) = self.simplify(op, &a, &b, elem, span)? {
+            return Ok(simple);
+        }
+        let uniform = a.uniform().max(b.uniform());
+        let (x, y) = (self.operand(&a, elem, span)?, self.operand(&b, elem, span)?);
+        if let Some(compare) = comparison(op, elem) {
+            return self.compare(compare, elem, x, y, uniform, span);
+        }
+        let known = |v: &Value| match v {
+            Value::Scalar(s) => s.multiple,
+            other => other.as_int().map_or(1, |i| i.unsigned_abs() as u64),
+        };
+        let (m, n) = (known(&a), known(&b));
+        let ty = arithmetic(elem);
+        let round = elem.is_float().then_some(Round::Rn);
+        let no = Default::default();
+        match elem {
+            Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
+                let message = format!("there is no arithmetic on {elem}");
+                return Err(Diagnostic::new(156, span, message).help("convert to f32 or u32 first: `x as f32`"));
+            }
+            _ => {}
+        }
+        let mut scalar = match op {
+            BinOp::Add(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
+                Add { round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
+            }),
+            BinOp::Sub(_) if elem != Elem::Bool => self.builder.scalar(elem, uniform, |dst| {
+                Sub { round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
+            }),
+            BinOp::Mul(_) if elem != Elem::Bool => {
+                let half = (!elem.is_float()).then_some(Half::Lo);
+                self.builder.scalar(elem, uniform, |dst| {
+                    Mul { half, round, ftz: no, sat: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
+                })
+            }
+            BinOp::Div(_) if elem != Elem::Bool => {
+                let accuracy = elem.is_float().then_some(kda_ptx::modifier::Accuracy::Rn);
+                self.builder
+                    .scalar(elem, uniform, |dst| Div { accuracy, ftz: no, ty, dst, a: x.clone(), b: y.clone() }.into())
+            }
+            BinOp::Rem(_) if elem.is_integer() => {
+                self.builder.scalar(elem, uniform, |dst| Rem { ty, dst, a: x.clone(), b: y.clone() }.into())
+            }
+            BinOp::And(_) | BinOp::BitAnd(_) if !elem.is_float() => {
+                let ty = logic(elem);
+                self.builder.scalar(elem, uniform, |dst| And { ty, dst, a: x.clone(), b: y.clone() }.into())
+            }
+            BinOp::Or(_) | BinOp::BitOr(_) if !elem.is_float() => {
+                let ty = logic(elem);
+                self.builder.scalar(elem, uniform, |dst| Or { ty, dst, a: x.clone(), b: y.clone() }.into())
+            }
+            BinOp::BitXor(_) if !elem.is_float() => {
+                let ty = logic(elem);
+                self.builder.scalar(elem, uniform, |dst| Xor { ty, dst, a: x.clone(), b: y.clone() }.into())
+            }
+            _ => {
+                let message = format!("this operator does not take {} and {}", a.describe(), b.describe());
+                return Err(Diagnostic::new(156, span, message));
+            }
+        };
+        scalar.multiple = match op {
+            BinOp::Add(_) | BinOp::Sub(_) => gcd(m, n).max(1),
+            BinOp::Mul(_) => m.saturating_mul(n).max(1),
+            BinOp::Div(_) if b.as_int().is_some() && n > 0 && m.is_multiple_of(n) => m / n,
+            BinOp::Rem(_) => gcd(m, n).max(1),
+            BinOp::BitAnd(_) => 1u64 << m.max(1).trailing_zeros().max(n.max(1).trailing_zeros()).min(62),
+            _ => 1,
+        };
+        if elem.is_integer() {
+            self.note_affine(op, &a, &b, scalar.reg);
+        }
+        Ok(Value::Scalar(scalar))
+    }
+
+    /// Remembers `r = a + c`.
+    fn note_affine(&mut self, op: &BinOp, a: &Value, b: &Value, reg: Reg) {
+        let (base, add) = match (op, a, b) {
+            (BinOp::Add(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int()),
+            (BinOp::Add(_), c, Value::Scalar(s)) if c.as_int().is_some() => (s.reg, c.as_int()),
+            (BinOp::Sub(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int().map(|c| -c)),
+            _ => return,
+        };
+        let Some(add) = add else { return };
+        let (base, before) = self.affine.get(&base).copied().unwrap_or((base, 0));
+        self.affine.insert(reg, (base, before + add));
+    }
+
+    /// An integer as a register and a constant.
+    pub(super) fn split(&self, scalar: Scalar) -> (Reg, i128) {
+        self.affine.get(&scalar.reg).copied().unwrap_or((scalar.reg, 0))
+    }
+
+    /// Identities and cheaper forms on integers.
+    fn simplify(&mut self, op: &BinOp, a: &Value, b: &Value, elem: Elem, span: Span) -> Result<Option<Value>> {
+        if elem == Elem::Bool {
+            let (constant, other) = match (a, b) {
+                (Value::Const(Const::Bool(c)), other) | (other, Value::Const(Const::Bool(c))) => (*c, other),
+                _ => return Ok(None),
+            };
+            return Ok(match op {
+                BinOp::And(_) | BinOp::BitAnd(_) => {
+                    Some(if constant { other.clone() } else { Value::Const(Const::Bool(false)) })
+                }
+                BinOp::Or(_) | BinOp::BitOr(_) => {
+                    Some(if constant { Value::Const(Const::Bool(true)) } else { other.clone() })
+                }
+                BinOp::Eq(_) if constant => Some(other.clone()),
+                BinOp::Ne(_) if !constant => Some(other.clone()),
+                BinOp::Eq(_) | BinOp::Ne(_) => Some(self.unary(&UnOp::Not(Default::default()), other.clone(), span)?),
+                _ => None,
+            });
+        }
+        if !elem.is_integer() {
+            return Ok(None);
+        }
+        let zero = || Some(Value::Const(Const::Int(0, Some(elem))));
+        let unsigned = !elem.is_signed();
+        let (x, y) = (a.as_int(), b.as_int());
+        if y == Some(0) && matches!(op, BinOp::Div(_) | BinOp::Rem(_)) {
+            return Err(Diagnostic::new(156, span, "division by zero"));
+        }
+        let simple = match op {
+            BinOp::Add(_) if x == Some(0) => Some(b.clone()),
+            BinOp::Add(_) | BinOp::Sub(_) if y == Some(0) => Some(a.clone()),
+            BinOp::Mul(_) if x == Some(1) => Some(b.clone()),
+            BinOp::Mul(_) | BinOp::Div(_) if y == Some(1) => Some(a.clone()),
+            BinOp::Mul(_) if x == Some(0) || y == Some(0) => zero(),
+            BinOp::Rem(_) if y == Some(1) => zero(),
+            BinOp::Lt(_) if unsigned && y == Some(0) => Some(Value::Const(Const::Bool(false))),
+            BinOp::Ge(_) if unsigned && y == Some(0) => Some(Value::Const(Const::Bool(true))),
+            _ => None,
+        };
+        if simple.is_some() {
+            return Ok(simple);
+        }
+        let power = |c: Option<i128>| c.filter(|c| *c > 1 && c.count_ones() == 1).map(|c| c.trailing_zeros());
+        let shift = |bits: u32| Value::Const(Const::Int(bits.into(), Some(Elem::U32)));
+        Ok(match op {
+            BinOp::Mul(_) if power(y).is_some() => {
+                Some(self.shift(&BinOp::Shl(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
+            }
+            BinOp::Mul(_) if power(x).is_some() => {
+                Some(self.shift(&BinOp::Shl(Default::default()), b.clone(), shift(power(x).unwrap_or(0)), span)?)
+            }
+            BinOp::Div(_) if unsigned && power(y).is_some() => {
+                Some(self.shift(&BinOp::Shr(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
+            }
+            BinOp::Rem(_) if unsigned && power(y).is_some() => {
+                let mask = Value::Const(Const::Int(y.unwrap_or(1) - 1, Some(elem)));
+                Some(self.binary(&BinOp::BitAnd(Default::default()), a.clone(), mask, span)?)
+            }
+            _ => None,
+        })
+    }
+
+    fn shift(&mut self, op: &BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
+        let left = matches!(op, BinOp::Shl(_));
+        let x = self.scalar(&a, None, span)?;
+        if !x.elem.is_integer() || matches!(x.elem, Elem::U8 | Elem::U16) {
+            return Err(Diagnostic::new(156, span, format!("a {} cannot be shifted", x.elem)));
+        }
+        let amount = self.operand(&b, Elem::U32, span)?;
+        let uniform = x.uniform.max(b.uniform());
+        let mut scalar = if left {
+            let ty = if x.elem.bytes() == 8 { Type::B64 } else { Type::B32 };
+            self.builder.scalar(x.elem, uniform, |dst| Shl { ty, dst, a: x.src(), b: amount.clone() }.into())
+        } else {
+            let ty = arithmetic(x.elem);
+            self.builder.scalar(x.elem, uniform, |dst| Shr { ty, dst, a: x.src(), b: amount.clone() }.into())
+        };
+        if let Some(bits) = b.as_int().filter(|b| (0..32).contains(b)) {
+            scalar.multiple = if left {
+                x.multiple.saturating_mul(1 << bits)
+            } else if x.multiple.is_multiple_of(1 << bits) {
+                x.multiple >> bits
+            } else {
+                1
+            };
+            if left {
+                let (base, add) = self.split(x);
+                if add != 0 {
+                    let ty = if x.elem.bytes() == 8 { Type::B64 } else { Type::B32 };
+                    let shifted = self.builder.pure(super::value::class(x.elem), |dst| {
+                        Shl { ty, dst, a: base.into(), b: amount.clone() }.into()
+                    });
+                    self.affine.insert(scalar.reg, (shifted, add << bits));
+                }
+            }
+        }
+        Ok(Value::Scalar(scalar))
+    }
+
+    /// `setp`
+    pub(super) fn compare(
+        &mut self,
+        compare: Compare,
+        elem: Elem,
+        x: Src,
+        y: Src,
+        uniform: Uniform,
+        span: Span,
+    ) -> Result<Value> {
+        let reg = match elem {
+            Elem::Bool => {
+                let differ = self
+                    .builder
+                    .pure(Class::Pred, |dst| Xor { ty: Type::Pred, dst, a: x.clone(), b: y.clone() }.into());
+                match compare {
+                    Compare::Ne => differ,
+                    Compare::Eq => {
+                        self.builder.pure(Class::Pred, |dst| Not { ty: Type::Pred, dst, a: differ.into() }.into())
+                    }
+                    _ => return Err(Diagnostic::new(156, span, "booleans have no order")),
+                }
+            }
+            Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
+                return Err(Diagnostic::new(156, span, format!("a {elem} cannot be compared"))
+                    .help("convert to f32 or u32 first"));
+            }
+            _ => {
+                let ty = arithmetic(elem);
+                self.builder.pure(Class::Pred, |dst| {
+                    let dst = DstAndPred { dst: Some(dst), pred: None };
+                    Setp { compare, ftz: Default::default(), ty, dst, a: x.clone(), b: y.clone() }.into()
+                })
+            }
+        };
+        Ok(Value::Scalar(Scalar { elem: Elem::Bool, reg, uniform, multiple: 1 }))
+    }
+
+    /// `op a`
+    pub(super) fn unary(&mut self, op: &UnOp, a: Value, span: Span) -> Result<Value> {
+        match a {
+            Value::Const(x) => consteval::unary(op, &x, span).map(Value::from_const),
+            Value::Array(items) => {
+                items.into_iter().map(|x| self.unary(op, x, span)).collect::<Result<_>>().map(Value::Array)
+            }
+            Value::Scalar(x) => {
+                let ty = arithmetic(x.elem);
+                let scalar = match op {
+                    UnOp::Neg(_) if matches!(x.elem, Elem::F32 | Elem::F64 | Elem::I32 | Elem::I64) => self
+                        .builder
+                        .scalar(x.elem, x.uniform, |dst| Neg { ftz: Default::default(), ty, dst, a: x.src() }.into()),
+                    UnOp::Not(_) if !x.elem.is_float() => {
+                        let ty = logic(x.elem);
+                        self.builder.scalar(x.elem, x.uniform, |dst| Not { ty, dst, a: x.src() }.into())
+                    }
+                    _ => return Err(Diagnostic::new(156, span, format!("this operator does not take a {}", x.elem))),
+                };
+                Ok(Value::Scalar(scalar))
+            }
+            other => Err(Diagnostic::new(156, span, format!("this operator does not take {}", other.describe()))),
+        }
+    }
+
+    /// The type on which two operands agree.
+    pub(super) fn common(&self, a: &Value, b: &Value, span: Span) -> Result<Elem> {
+        let of = |v: &Value| match v {
+            Value::Scalar(s) => Ok(Some(s.elem)),
+            Value::Const(Const::Int(_, ty)) | Value::Const(Const::Float(_, ty)) => Ok(*ty),
+            Value::Const(Const::Bool(_)) => Ok(Some(Elem::Bool)),
+            other => Err(Diagnostic::new(156, span, format!("{} cannot be computed with", other.describe()))),
+        };
+        match (of(a)?, of(b)?) {
+            (Some(x), Some(y)) if x == y => Ok(x),
+            (Some(x), None) | (None, Some(x)) => Ok(x),
+            (Some(x), Some(y)) => Err(Diagnostic::new(150, span, format!("a {x} meets a {y}"))
+                .help(format!("conversions are written: `… as {x}` or `… as {y}`"))),
+            (None, None) => Ok(Elem::U32),
+        }
+    }
+}
+
+fn is_arithmetic(op: &BinOp) -> bool {
+    comparison(op, Elem::U32).is_none() && !matches!(op, BinOp::And(_) | BinOp::Or(_))
+}
+
+/// The type of a bitwise operation.
+pub(super) fn logic(elem: Elem) -> Type {
+    match elem {
+        Elem::Bool => Type::Pred,
+        _ => super::params::bits(elem),
+    }
+}
+
+fn comparison(op: &BinOp, elem: Elem) -> Option<Compare> {
+    Some(match op {
+        BinOp::Eq(_) => Compare::Eq,
+        // A NaN differs from everything.
+        BinOp::Ne(_) if elem.is_float() => Compare::Neu,
+        BinOp::Ne(_) => Compare::Ne,
+        BinOp::Lt(_) => Compare::Lt,
+        BinOp::Le(_) => Compare::Le,
+        BinOp::Gt(_) => Compare::Gt,
+        BinOp::Ge(_) => Compare::Ge,
+        _ => return None,
+    })
+}

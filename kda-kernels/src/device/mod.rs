@@ -1,0 +1,5 @@
+//! Device libraries: functions that several kernel families share.
+
+mod math;
+
+pub use math::math;

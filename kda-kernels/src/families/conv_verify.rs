@@ -1,0 +1,369 @@
+//! Verify of T draft tokens: causal conv1d + SiLU, q/k norm, gate, gated delta rule, with snapshots to roll back to.
+
+/// One call verifies `tokens` tokens of `n_req` requests. The state pool is read only.
+///
+/// Contract: per request n, value head hv (q/k head h = hv / (vheads / heads)) and token t,
+/// ```text
+/// y = bf16(silu(bias + sum_j w[j] x[t-3+j]))         q = y_q / |y_q| * scale   k = y_k / |y_k|   v = y_v
+/// g = lower_bound sigmoid(exp(a_log)(a + dt_bias))   or  -exp(a_log) softplus(a + dt_bias)
+/// S <- S exp(g);  u = sigmoid(b) (v - S k);  S <- S + u k^T;  out = bf16(S q)
+/// ```
+/// Rounding: y once to bf16, out once to bf16, everything else f32. Sums over K and sums of squares follow one tree in
+/// every variant, so bits depend neither on the variant nor on the batch.
+#[kda_dsl::kernels(arch = sm_90, uses = [crate::device::math])]
+pub mod conv_verify {
+    const K: u32 = 128;
+    const V: u32 = 128;
+    const TAPS: u32 = 3; // history columns; the fourth tap is the token itself
+    const WINDOW: u32 = TAPS * K; // elements of a window of one head
+    const EPSILON: f32 = 1e-6;
+    const MOST_SLOTS: u32 = 2_147_483_647;
+
+    /// A CTA owns BV rows of V of one (request, value head). Phase 1: four roles of four warps make q, k, v and the decay
+    /// of every token, a channel a thread. Then, behind one CTA barrier, the recurrence: LANES lanes share the K of a row.
+    /// q and k stay unnormalised in shared memory; the norms are scalars, folded into u and out.
+    #[kernel(block = 512, grid = n_req * vheads * (V / BV), min_blocks_per_sm = CTAS)]
+    #[roles(q = 0..4, k = 4..8, v = 8..12, gate = 12..16)]
+    #[variants(
+        // 8 lanes a row where latency counts (N*HV <= 32); above, 32 lanes: 512 contiguous bytes a warp store.
+        (BV, LANES, CTAS, FLAT) in [(8, 8, 1, true), (16, 8, 1, true), (32, 8, 1, false), (64, 32, 2, false), (128, 32, 1, false)],
+        (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
+        skip_if(LONG && (FLAT || CTAS == 2))
+    )]
+    #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
+    #[requires(lines <= MOST_SLOTS, slots <= MOST_SLOTS, snapshot_len <= MOST_SLOTS)]
+    #[requires(state_rows == 0 || (state_steps >= tokens && (by_batch && state_rows >= n_req || !by_batch && state_rows >= snapshot_len)))]
+    #[requires(window_rows == 0 || (window_steps >= tokens && window_rows >= snapshot_len))]
+    #[requires(slot_pitch % 4 == 0, state_row_pitch % 4 == 0, state_step_pitch % 4 == 0)]
+    #[requires(out_row_pitch % 8 == 0, out_pitch % 8 == 0)]
+    #[requires(line_pitch_f32 % 4 == 0, line_pitch_bf16 % 8 == 0, window_pitch_f32 % 4 == 0, window_pitch_bf16 % 8 == 0)]
+    #[requires(window_step_f32 % 4 == 0, window_step_bf16 % 8 == 0)]
+    // Conv pool and windows are [3, D] or [D, 3], both the same; an absent tensor has strides 0.
+    #[requires(!channels_inner || channel_pitch_f32 <= 1 && channel_pitch_bf16 <= 1 && window_channel_f32 <= 1 && window_channel_bf16 <= 1)]
+    #[requires(!channels_inner || tap_pitch_f32 % 4 == 0 && tap_pitch_bf16 % 8 == 0 && window_tap_f32 % 4 == 0 && window_tap_bf16 % 8 == 0)]
+    #[requires(channels_inner || tap_pitch_f32 <= 1 && tap_pitch_bf16 <= 1 && window_tap_f32 <= 1 && window_tap_bf16 <= 1)]
+    #[requires(channels_inner || channel_pitch_f32 % TAPS == 0 && channel_pitch_f32 <= TAPS && channel_pitch_bf16 % TAPS == 0 && channel_pitch_bf16 <= TAPS)]
+    #[requires(channels_inner || window_channel_f32 % TAPS == 0 && window_channel_f32 <= TAPS && window_channel_bf16 % TAPS == 0 && window_channel_bf16 <= TAPS)]
+    fn conv_verify<
+        const T: u32,     // tokens of a pass
+        const LONG: bool, // several passes
+        const BV: u32,    // rows of V a CTA
+        const LANES: u32, // lanes that share a row
+        const CTAS: u32,  // CTAs an SM
+        const FLAT: bool, // recurrence unrolled
+    >(
+        #[dims(n_req, tokens, d)] x: Global<bf16>,
+        #[dims(n_req, tokens, vheads, K)] a: Global<bf16>,
+        #[dims(n_req, tokens, vheads)] b: Global<bf16>,
+        #[dims(d, TAPS + 1; stable)] taps_f32: Option<Global<f32>>,
+        #[dims(d, TAPS + 1; stable)] taps_bf16: Option<Global<bf16>>,
+        #[dims(d; stable)] conv_bias: Option<Global<f32>>,
+        #[dims(vheads; stable)] a_log: Option<Global<f32>>,
+        #[dims(vheads, K; stable)] dt_bias: Global<f32>,
+        #[dims(n_req:conv_slot_pitch; stable)] conv_slots: Global<i32>,
+        #[dims(n_req:state_slot_pitch; stable)] state_slots: Global<i32>,
+        #[dims(n_req:snapshot_row_pitch; stable)] snapshot_rows: Global<i32>,
+        #[dims(lines:line_pitch_f32, d:channel_pitch_f32, TAPS:tap_pitch_f32; stable)] conv_f32: Option<GlobalMut<f32>>,
+        #[dims(lines:line_pitch_bf16, d:channel_pitch_bf16, TAPS:tap_pitch_bf16; stable)] conv_bf16: Option<
+            GlobalMut<bf16>,
+        >,
+        #[dims(slots:slot_pitch, vheads, V, K; stable)] state: Global<f32>,
+        #[dims(state_rows:state_row_pitch, state_steps:state_step_pitch, vheads, V, K)] states_out: Option<
+            GlobalMut<f32>,
+        >,
+        #[dims(window_rows:window_pitch_f32, window_steps:window_step_f32, d:window_channel_f32, TAPS:window_tap_f32)]
+        windows_f32: Option<GlobalMut<f32>>,
+        #[dims(window_rows:window_pitch_bf16, window_steps:window_step_bf16, d:window_channel_bf16, TAPS:window_tap_bf16)]
+        windows_bf16: Option<GlobalMut<bf16>>,
+        #[dims(n_req:out_row_pitch, tokens:out_pitch, vheads, V)] out: GlobalMut<bf16>,
+        #[dims(n_req, heads)] arrivals: GlobalMut<u32>,
+        snapshot_len: u32,
+        null: i32,
+        scale: f32,
+        lower_bound: f32,
+        bounded: bool,        // the gate: bounded or softplus
+        roll: bool,           // the newest inputs replace the history
+        by_batch: bool,       // states_out is indexed by the request, not by snapshot_rows
+        channels_inner: bool, // conv pool and windows are [3, D], not [D, 3]
+        early: bool,          // indices and pools are read ahead of the wait for the predecessor
+        evict_first: bool,    // snapshots leave L2 first
+    ) {
+        const G: u32 = 32 / LANES; // groups of four channels a lane holds, and rows a warp touches at once
+        const STEP: u32 = min(BV, 16 * G); // rows the CTA touches at once
+        const R: u32 = BV / STEP; // rows a thread: 1 (8 lanes), 4 or 8 (32 lanes)
+        const N: u32 = 2 * R; // sums in flight: S k of a token, S q of the one before
+        const KEEP: u32 = if R == 1 { 2 } else { 1 }; // of these, known to every lane
+        const STEPS: u32 = log2(LANES);
+        const STAGED: bool = R >= 4; // out leaves in 16-byte pieces
+        const PADDED: u32 = if T == 1 {
+            1
+        } else if T == 2 {
+            2
+        } else if T <= 4 {
+            4
+        } else {
+            8
+        };
+
+        // ---- Shared memory
+        let qkv = smem::<f32, Shape<3, T, K>>(); // q, k, v after SiLU
+        let decays = smem::<f32, Shape<T, K>>();
+        let betas = smem::<f32, Shape<T>>();
+        let squares = smem::<f32, Shape<2, T, 4>>(); // sums of y^2 of q and k, a warp each
+        let windows = smem::<f32, Shape<3, T, WINDOW>>(); // in the order and the type of the pool
+        let windows16 = windows.cast::<bf16>();
+        let outs = smem::<bf16, Shape<T, BV>>();
+
+        // ---- Who
+        let tile = ctaid.x % (V / BV);
+        let item = ctaid.x / (V / BV);
+        let (n, hv) = (item / vheads, item % vheads);
+        let per_head = vheads / heads;
+        let (h, v0) = (hv / per_head, tile * BV);
+        let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
+        let owner = tile == 0 && hv % per_head == 0; // of these, the one that stores the windows of q and k
+        let (q0, k0, c0) = (h * K, (heads + h) * K, (2 * heads + hv) * K + v0); // first channels
+        let c = tid % K;
+        let on = role != v || c < BV;
+        let channel = c + select(role == q, q0, select(role == k, k0, c0));
+        let (lk, r0) = (lane % LANES, warp * G + lane / LANES);
+        let narrow_pool = conv_bf16.is_present();
+
+        // ---- First loads; source order is issue order
+        let (w, bias) = if role == gate {
+            let rate = a_log.at([hv]).load();
+            ([rate, 0.0, 0.0, 0.0], dt_bias.at([hv, c]).load())
+        } else {
+            let wide = taps_f32.at([channel, 0]).load_v_if::<4>(on);
+            let narrow = taps_bf16.at([channel, 0]).load_v_if::<4>(on);
+            (select(taps_bf16.is_present(), narrow as f32, wide), conv_bias.at([channel]).load_if(on))
+        };
+        if !early {
+            pdl::wait();
+        }
+        let (line, slot, snap) = (conv_slots[n], state_slots[n], snapshot_rows[n]);
+        let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
+        let keep = null < snap && snap < snapshot_len as i32;
+        let past = real && on && role != gate;
+        let wide_history = from_fn::<TAPS>(|j| conv_f32.at([line, channel, j]).load_if(past));
+        let narrow_history = from_fn::<TAPS>(|j| conv_bf16.at([line, channel, j]).load_if(past));
+        let mut history = from_fn::<TAPS>(|j| select(narrow_pool, narrow_history[j] as f32, wide_history[j]));
+        let active = warp < STEP / G;
+        let head = state.at([slot, hv]).hint(NO_ALLOCATE);
+        let mut s = from_fn::<R>(|r| {
+            from_fn::<G>(|g| head.at([v0 + STEP * r + r0, 4 * lk + 4 * LANES * g]).load_v_if::<4>(real && active))
+        });
+        pdl::wait();
+        pdl::launch_dependents();
+        if !real {
+            for i in (tid..tokens * BV).step_by(512) {
+                out.at([n, i / BV, hv, v0 + i % BV]).store(bf16::ZERO);
+            }
+            return;
+        }
+        let policy = l2::evict_first_if(evict_first);
+        let snapshot = select(by_batch, n as i32, snap);
+
+        for base in (0..tokens).step_by(T) {
+            let len = min(T, tokens - base); // T unless LONG
+            let last = base + len == tokens;
+
+            // ---- Phase 1: a channel a thread, every load coalesced
+            let raw = if role == gate {
+                from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len))
+            } else {
+                from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len))
+            };
+            #[role(q, k, v)]
+            {
+                let part = role;
+                let mut total = from_fn::<PADDED>(|t| 0.0);
+                if on {
+                    // Order of a window in shared memory: [width, 3] or [3, width].
+                    let width = select(part == 2, BV, K);
+                    let column = select(channels_inner, c, TAPS * c);
+                    let tap = select(channels_inner, width, 1);
+                    #[unroll]
+                    for t in 0..T {
+                        let inputs = [history[0], history[1], history[2], raw[t] as f32];
+                        let sum = if taps_bf16.is_present() {
+                            math::chain_rounded(bias, w, inputs)
+                        } else {
+                            math::chain(bias, w, inputs)
+                        };
+                        let y = bf16::rn(math::silu(sum)) as f32;
+                        qkv[[part, t, c]] = y;
+                        total[t] = select(t < len, y * y, 0.0);
+                        if t < len {
+                            history = [inputs[1], inputs[2], inputs[3]];
+                        }
+                        if part == 2 || owner || t + 1 == len {
+                            #[unroll]
+                            for j in 0..TAPS {
+                                // Copied bit by bit: raw inputs and histories are never rounded.
+                                if narrow_pool {
+                                    let at = (part * T + t) * WINDOW + column + tap * j;
+                                    windows16[[at]] = bf16::from_bits((history[j].to_bits() >> 16) as u16);
+                                } else {
+                                    windows[[part, t, column + tap * j]] = history[j];
+                                }
+                            }
+                        }
+                    }
+                }
+                let sum = math::sums::<5, PADDED, 1>(total, math::NORM_STRIDES)[0];
+                let (token, first) = math::position::<5, PADDED, 1>(math::NORM_STRIDES);
+                if part < 2 && first && token < T {
+                    squares[[part, token, warp % 4]] = sum;
+                }
+            }
+            #[role(gate)]
+            {
+                #[unroll]
+                for t in 0..T {
+                    let z = raw[t] as f32 + bias;
+                    let g = if bounded {
+                        lower_bound * math::sigmoid(math::exp(w[0]) * z)
+                    } else {
+                        -math::scaled_softplus(w[0], z)
+                    };
+                    decays[[t, c]] = math::exp(g);
+                }
+                if c < len {
+                    betas[[c]] = math::sigmoid(b.at([n, base + c, hv]).load() as f32);
+                }
+            }
+            cta_sync();
+
+            // ---- Windows and roll of v: a lane a copy, three copies a token where the channels are innermost
+            let mut arrived: u32 = 0;
+            if warp == 15 {
+                let (t, j) = (lane / TAPS, lane % TAPS);
+                let piece = t < len && (channels_inner || j == 0);
+                let unit = select(channels_inner, 1, TAPS) * select(narrow_pool, 2, 4); // bytes a channel
+                if keep && piece {
+                    if narrow_pool {
+                        let to = windows_bf16.at([snap, base + t]);
+                        bulk::store(to.at([c0, j]), windows16.at([(2 * T + t) * WINDOW + j * BV]), BV * unit);
+                        if owner {
+                            bulk::store(to.at([q0, j]), windows16.at([t * WINDOW + j * K]), K * unit);
+                            bulk::store(to.at([k0, j]), windows16.at([(T + t) * WINDOW + j * K]), K * unit);
+                        }
+                    } else {
+                        let to = windows_f32.at([snap, base + t]);
+                        bulk::store(to.at([c0, j]), windows.at([2, t, j * BV]), BV * unit);
+                        if owner {
+                            bulk::store(to.at([q0, j]), windows.at([0, t, j * K]), K * unit);
+                            bulk::store(to.at([k0, j]), windows.at([1, t, j * K]), K * unit);
+                        }
+                    }
+                }
+                // Nobody else reads the history of these v channels, and this CTA has.
+                if roll && last && piece && t + 1 == len {
+                    bulk::store(conv_bf16.at([line, c0, j]), windows16.at([(2 * T + t) * WINDOW + j * BV]), BV * unit);
+                    bulk::store(conv_f32.at([line, c0, j]), windows.at([2, t, j * BV]), BV * unit);
+                }
+                // The history of q and k is read by every CTA of the head. Each arrives once it has read (the CTA barrier
+                // lies between); the last one to arrive acquires what the others released, and rolls. The counter wraps
+                // to zero, so that the next launch finds it as this one did.
+                if roll && last && lane == 0 {
+                    arrived = arrivals.at([n, h]).inc_wrap(sharers - 1, ACQ_REL);
+                }
+            }
+
+            // ---- Recurrence: S q of a token is reduced together with S k of the next
+            if active {
+                let strides = from_fn::<STEPS>(|i| math::GROUP_STRIDES[5 - STEPS + i]);
+                let (mine, leads) = math::position::<STEPS, N, KEEP>(strides);
+                let my_row = r0 + STEP * (mine % R);
+                let writes = leads && (R == 1 || mine >= R);
+                let at = from_fn::<G>(|g| 4 * lk + 4 * LANES * g);
+                let mut parts = from_fn::<N>(|i| 0.0);
+                let mut query_norm = 0.0;
+                let mut key = from_fn::<G>(|g| qkv.at([1, 0, at[g]]).load_v::<4>());
+                let mut decay = from_fn::<G>(|g| decays.at([0, at[g]]).load_v::<4>());
+                #[unroll(if FLAT { T } else { 1 })]
+                for t in 0..len {
+                    let next = min(t + 1, len - 1);
+                    let kk = squares.at([1, t, 0]).load_v::<4>();
+                    let qq = squares.at([0, t, 0]).load_v::<4>();
+                    let key_norm = rsqrt_approx(((kk[0] + kk[1]) + kk[2]) + kk[3] + EPSILON);
+                    let strength = betas[[t]] * key_norm;
+                    let c1 = strength * qkv[[2, t, my_row]];
+                    let c2 = -strength * key_norm;
+                    let key_now = key;
+                    #[unroll]
+                    for r in 0..R {
+                        s[r] *= decay;
+                        parts[r] = math::dot(s[r], key_now);
+                    }
+                    key = from_fn::<G>(|g| qkv.at([1, next, at[g]]).load_v::<4>());
+                    decay = from_fn::<G>(|g| decays.at([next, at[g]]).load_v::<4>());
+                    let query = from_fn::<G>(|g| qkv.at([0, t, at[g]]).load_v::<4>());
+                    let z = math::sums::<STEPS, N, KEEP>(parts, strides);
+                    if t > 0 && writes {
+                        let o = bf16::rn(z[KEEP - 1] * query_norm);
+                        if const { STAGED } {
+                            outs[[t - 1, my_row]] = o;
+                        } else {
+                            out.at([n, base + t - 1, hv, v0 + my_row]).store(o);
+                        }
+                    }
+                    query_norm = rsqrt_approx(((qq[0] + qq[1]) + qq[2]) + qq[3] + EPSILON) * scale;
+                    let u = fma(c2, z[0], c1);
+                    #[unroll]
+                    for r in 0..R {
+                        let ur = if const { R == 1 } { u } else { shfl(u, math::holder::<STEPS, N, { r }>(strides)) };
+                        s[r] = fma(ur, key_now, s[r]);
+                        #[unroll]
+                        for g in 0..G {
+                            let to = states_out.at([snapshot, base + t, hv, v0 + STEP * r + r0, at[g]]);
+                            to.hint(policy).store_v_if(keep, s[r][g]); // the value the next token uses
+                        }
+                        parts[R + r] = math::dot(s[r], query);
+                    }
+                }
+                let z = math::sums::<STEPS, N, KEEP>(parts, strides);
+                if writes {
+                    let o = bf16::rn(z[KEEP - 1] * query_norm);
+                    if const { STAGED } {
+                        outs[[len - 1, my_row]] = o;
+                    } else {
+                        out.at([n, base + len - 1, hv, v0 + my_row]).store(o);
+                    }
+                }
+            }
+
+            // ---- Epilogue
+            if const { STAGED } {
+                cta_sync();
+                if tid < len * (BV / 8) {
+                    let (t, e) = (tid / (BV / 8), tid % (BV / 8) * 8);
+                    let low = outs.at([t, e]).load_v::<4>();
+                    let high = outs.at([t, e + 4]).load_v::<4>();
+                    let piece = from_fn::<8>(|i| if i < 4 { low[i] } else { high[i - 4] });
+                    out.at([n, base + t, hv, v0 + e]).store_v(piece);
+                }
+            }
+            if warp == 15 {
+                warp_sync(); // what lane 0 has acquired holds for the lanes that copy
+                if roll && last && shfl(arrived, 0) == sharers - 1 {
+                    let j = lane / 2;
+                    if j < TAPS && (channels_inner || j == 0) {
+                        let part = lane % 2; // q, then k
+                        let to = (part * heads + h) * K;
+                        let unit = select(channels_inner, 1, TAPS) * select(narrow_pool, 2, 4);
+                        let from = (part * T + len - 1) * WINDOW + j * K;
+                        bulk::store(conv_bf16.at([line, to, j]), windows16.at([from]), K * unit);
+                        bulk::store(conv_f32.at([line, to, j]), windows.at([part, len - 1, j * K]), K * unit);
+                    }
+                }
+                bulk::commit();
+                bulk::wait_read::<0>();
+            }
+            if const { LONG } {
+                cta_sync(); // the next pass overwrites shared memory
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Runs kernels in the simulator of their PTX text, on any CPU.
+//!
+//! A launch runs to its end before the call returns, whatever the stream; so streams order nothing here. A fault that
+//! the simulator finds is the launch's error, with the line of the kernel's source.
+
+use kda_core::desc::content_hash;
+use kda_core::exec::{ExecError, Executor, Stream};
+use kda_core::{KernelDesc, LaunchError, PreparedLaunch};
+use kda_sim::{Launch, Memory, Program, run};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use kda_sim::{Options, Schedule, Stats};
+
+/// Compute capability and multiprocessors that the simulator shows: those of an H200, so that kernels are chosen as there.
+const CAPABILITY: (u8, u8) = (9, 0);
+const MULTIPROCESSORS: u32 = 132;
+
+/// Memory and launches in the simulator.
+pub struct SimExecutor {
+    options: Options,
+    state: Mutex<State>,
+}
+
+struct State {
+    memory: Memory,
+    /// Decoded kernels, by content hash and entry.
+    programs: HashMap<(u64, &'static str), Arc<Program>>,
+    last: Option<Stats>,
+}
+
+impl Default for SimExecutor {
+    fn default() -> SimExecutor {
+        SimExecutor::new(Options::default())
+    }
+}
+
+impl SimExecutor {
+    /// An executor with empty memory that runs every launch with these options.
+    pub fn new(options: Options) -> SimExecutor {
+        let state = State { memory: Memory::new(), programs: HashMap::new(), last: None };
+        SimExecutor { options, state: Mutex::new(state) }
+    }
+
+    /// What the last launch that ran without a fault did.
+    pub fn last_stats(&self) -> Option<Stats> {
+        self.state().last
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Name of a schedule on a command line.
+pub const fn schedule_name(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::RoundRobin => "round-robin",
+        Schedule::ReverseWarps => "reverse-warps",
+        Schedule::Random => "random",
+        Schedule::Pct { .. } => "pct",
+        Schedule::LateAsync => "late-async",
+        Schedule::EarlyAsync => "early-async",
+    }
+}
+
+/// The schedule of that name.
+pub fn schedule_of(name: &str) -> Option<Schedule> {
+    Schedule::ALL.into_iter().find(|schedule| schedule_name(*schedule) == name)
+}
+
+impl State {
+    /// The decoded kernel.
+    fn program(&mut self, desc: &'static KernelDesc) -> Result<Arc<Program>, ExecError> {
+        let key = (desc.hash, desc.entry);
+        if let Some(program) = self.programs.get(&key) {
+            return Ok(Arc::clone(program));
+        }
+        let entry = desc.entry;
+        if !desc.arch.runs_on(CAPABILITY.0, CAPABILITY.1) {
+            let error = LaunchError::WrongDevice { entry, given: CAPABILITY, needed: desc.arch };
+            return Err(ExecError::Unsupported(error.to_string()));
+        }
+        let hash = content_hash(desc.ptx);
+        if hash != desc.hash {
+            return Err(ExecError::Unsupported(format!(
+                "{entry}: its description names the hash {:016x}, its text has {hash:016x}; build it again",
+                desc.hash
+            )));
+        }
+        let program = Program::load_entry(desc.ptx, entry)
+            .map_err(|cause| ExecError::Unsupported(format!("{entry} cannot be simulated: {cause}")))?;
+        Ok(Arc::clone(self.programs.entry(key).or_insert(Arc::new(program))))
+    }
+}
+
+impl Executor for SimExecutor {
+    fn describe(&self) -> String {
+        let (major, minor) = CAPABILITY;
+        format!(
+            "simulator of PTX text, compute capability {major}.{minor}, schedule {}, seed {}",
+            schedule_name(self.options.schedule),
+            self.options.seed
+        )
+    }
+
+    fn compute_capability(&self) -> (u8, u8) {
+        CAPABILITY
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        MULTIPROCESSORS
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<u64, ExecError> {
+        self.state().memory.allocate(bytes)
+    }
+
+    fn free(&self, ptr: u64) -> Result<(), ExecError> {
+        self.state().memory.free(ptr)
+    }
+
+    fn write(&self, ptr: u64, bytes: &[u8]) -> Result<(), ExecError> {
+        self.state().memory.write(ptr, bytes)
+    }
+
+    fn read(&self, ptr: u64, bytes: &mut [u8]) -> Result<(), ExecError> {
+        self.state().memory.read(ptr, bytes)
+    }
+
+    fn fill(&self, ptr: u64, byte: u8, bytes: u64) -> Result<(), ExecError> {
+        self.state().memory.fill(ptr, byte, bytes)
+    }
+
+    unsafe fn launch(&self, launch: &PreparedLaunch, _stream: Stream) -> Result<(), ExecError> {
+        if launch.is_empty() {
+            return Ok(());
+        }
+        let desc = launch.desc;
+        let mut state = self.state();
+        let program = state.program(desc)?;
+        let simulated = Launch {
+            grid: launch.grid,
+            block: desc.block,
+            cluster: desc.cluster,
+            shared_bytes: desc.shared_bytes,
+            params: &launch.params,
+        };
+        let stats = run(&program, &simulated, &mut state.memory, &self.options)
+            .map_err(|report| ExecError::Simulation(report.to_string()))?;
+        state.last = Some(stats);
+        Ok(())
+    }
+
+    fn synchronize(&self, _stream: Stream) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceBuffer, Guarding};
+    use kda_core::Elem;
+    use kda_core::launch::{Arg, ScalarArg, prepare};
+
+    fn scale_add() -> &'static KernelDesc {
+        kda_kernels::all().find(|desc| desc.entry == "scale_add__block128").expect("the kernel scale_add")
+    }
+
+    fn launch(x: &DeviceBuffer, y: &DeviceBuffer, n: u64) -> PreparedLaunch {
+        let tensor = |buffer: &DeviceBuffer| Arg::Tensor(Some(buffer.dense(Elem::F32, &[n]).unwrap()));
+        prepare(scale_add(), &[tensor(x), tensor(y), Arg::Scalar(ScalarArg::F32(0.5))], false).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_runs_under_every_schedule() {
+        for schedule in Schedule::ALL {
+            let options = Options { schedule, ..Options::default() };
+            let executor = SimExecutor::new(options);
+            assert!(executor.describe().contains(schedule_name(schedule)));
+            let values: Vec<f32> = (0..300).map(|i| i as f32).collect();
+            let x = DeviceBuffer::of(&executor, "x", &values, Guarding::NONE).unwrap();
+            let y = DeviceBuffer::of(&executor, "y", &values, Guarding::NONE).unwrap();
+            // SAFETY: the simulator touches no host memory, and both buffers outlive the launch.
+            unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap();
+            let mirror = |i: usize| values.get(i / 128 * 128 + 127 - i % 128).copied().unwrap_or(0.0);
+            let expected: Vec<f32> = (0..300).map(|i| values[i].mul_add(0.5, mirror(i))).collect();
+            assert_eq!(y.download::<f32>().unwrap(), expected, "{schedule:?}");
+            assert!(executor.last_stats().unwrap().warp_instructions > 0);
+        }
+    }
+
+    #[test]
+    fn a_fault_is_the_error_of_the_launch() {
+        let executor = SimExecutor::default();
+        let x = DeviceBuffer::new(&executor, "x", 1200, Guarding::NONE).unwrap();
+        let y = DeviceBuffer::new(&executor, "y", 1200, Guarding::NONE).unwrap();
+        // SAFETY: as above.
+        let error = unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap_err();
+        assert!(matches!(&error, ExecError::Simulation(report) if report.contains("KDA3002")), "{error}");
+    }
+
+    #[test]
+    fn schedules_have_names() {
+        for schedule in Schedule::ALL {
+            assert_eq!(schedule_of(schedule_name(schedule)), Some(schedule));
+        }
+        assert_eq!(schedule_of("fifo"), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! `conv_verify`: causal conv1d + SiLU fused into the verify of T draft tokens, with snapshots.
+//!
+//! The state pool is read only; every row gets its output, live snapshot rows get the state and the convolution window
+//! after each token. Sizes: K = V = 128, convolution width 4, `D = 2*H*128 + HV*128`, channels in the order q, k, v.
+//!
+//! | file | question |
+//! | --- | --- |
+//! | [`problem`] | what a call takes |
+//! | [`dispatch`] | which variant runs it |
+
+pub mod dispatch;
+pub mod problem;
+
+pub use dispatch::{Options, plan};
+pub use problem::{Gate, Problem, SnapshotRule};
+
+/// Name of the operator.
+pub const NAME: &str = "conv_verify";

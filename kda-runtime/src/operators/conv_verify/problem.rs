@@ -1,0 +1,186 @@
+//! What a call takes, and what of it the operator checks itself.
+
+use super::NAME;
+use crate::operators::OpError;
+use kda_core::{Elem, TensorArg};
+use kda_kernels::conv_verify::ConvVerifyArgs;
+
+/// The decay's form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// `lower_bound * sigmoid(exp(a_log) (a + dt_bias))`
+    Bounded {
+        /// The bound, natural log; -5 in Kimi K3.
+        lower_bound: f32,
+    },
+    /// `-exp(a_log) * softplus(a + dt_bias)`
+    Softplus,
+}
+
+/// Which row of `states_out` a request's snapshots go to. Windows always go to `snapshot_rows[n]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotRule {
+    /// `states_out[snapshot_rows[n]]`
+    ByIndex,
+    /// `states_out[n]`, for rows whose `snapshot_rows[n]` is live.
+    ByBatch,
+}
+
+/// One call. Shapes are logical; strides are the tensors' own, the innermost axis contiguous unless said otherwise.
+///
+/// An index i of a slot array is live when `null < i < length` of its pool. A request whose `conv_slots` or `state_slots`
+/// entry is not live is padding: its output is zeros and nothing else is written. With `roll`, live requests must have
+/// distinct convolution lines; live snapshot rows must be distinct.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    /// `[N, T, D]` bf16: projections before the convolution.
+    pub x: TensorArg,
+    /// `[D, 4]` f32 or bf16: taps, the last for the newest token. bf16 taps round each product to bf16.
+    pub conv_weight: TensorArg,
+    /// `[D]` f32, or absent.
+    pub conv_bias: Option<TensorArg>,
+    /// `[lines, D, 3]` f32 or bf16, oldest input first; memory order `[D, 3]` or `[3, D]` by strides. Written only by `roll`.
+    pub conv_state: TensorArg,
+    /// `[N]` i32: line of each request; any stride.
+    pub conv_slots: TensorArg,
+    /// `[slots, HV, V, K]` f32, K innermost; any slot stride that is a multiple of 4.
+    pub state: TensorArg,
+    /// `[N]` i32: slot of each request; any stride.
+    pub state_slots: TensorArg,
+    /// `[N]` i32: snapshot row of each request; any stride.
+    pub snapshot_rows: TensorArg,
+    /// `[N, T, HV, K]` bf16: raw gate.
+    pub a: TensorArg,
+    /// `[N, T, HV]` bf16: raw write strength.
+    pub b: TensorArg,
+    /// `[HV]` f32; absent counts as 0.
+    pub a_log: Option<TensorArg>,
+    /// `[HV, K]` f32.
+    pub dt_bias: TensorArg,
+    /// `[rows, T_alloc, HV, V, K]` f32: state after each token, `T_alloc >= T`.
+    pub states_out: Option<TensorArg>,
+    /// `[rows, T_alloc, D, 3]`, dtype and memory order of `conv_state`: the three newest inputs at each token.
+    pub windows_out: Option<TensorArg>,
+    /// `[N, T, HV, V]` bf16.
+    pub out: TensorArg,
+    /// `[N, H]` u32: arrival counters of the roll, zero ahead of the first launch; a launch leaves them zero. Launches that
+    /// may overlap need counters of their own.
+    pub workspace: TensorArg,
+    /// Factor on the normalised query; `K^-1/2` as a rule.
+    pub scale: f32,
+    /// Form of the decay.
+    pub gate: Gate,
+    /// The null index: -1, or 0 where slot 0 is the null slot.
+    pub null: i32,
+    /// Replace each line's history by the newest three inputs.
+    pub roll: bool,
+    /// Row rule of `states_out`.
+    pub snapshot_rule: SnapshotRule,
+}
+
+impl Problem {
+    /// Bytes of the workspace for `n` requests and `heads` q/k heads.
+    pub const fn workspace_bytes(n: u64, heads: u64) -> u64 {
+        n * heads * 4
+    }
+
+    /// Number of (request, value head) pairs: the parallelism of a call.
+    pub fn pairs(&self) -> u64 {
+        let shape = self.b.shape();
+        if shape.len() == 3 { shape[0].saturating_mul(shape[2]) } else { 0 }
+    }
+
+    /// Tokens a request.
+    pub fn tokens(&self) -> u64 {
+        self.x.shape().get(1).copied().unwrap_or(0)
+    }
+
+    /// The kernel's arguments. Dtypes and memory orders that choose between them are checked here, all else by the launch.
+    pub(super) fn arguments(&self, early: bool, evict_first: bool) -> Result<ConvVerifyArgs, OpError> {
+        let (taps_f32, taps_bf16) = by_type("conv_weight", Some(self.conv_weight))?;
+        let (conv_f32, conv_bf16) = by_type("conv_state", Some(self.conv_state))?;
+        let (windows_f32, windows_bf16) = by_type("windows_out", self.windows_out)?;
+        let channels_inner = channels_inner("conv_state", &self.conv_state, 1)?;
+        if let Some(windows) = &self.windows_out {
+            if windows.elem != self.conv_state.elem {
+                let needed = if self.conv_state.elem == Elem::F32 {
+                    "f32, as in conv_state,"
+                } else {
+                    "bf16, as in conv_state,"
+                };
+                return Err(OpError::Dtype { op: NAME, param: "windows_out", given: windows.elem, needed });
+            }
+            if self::channels_inner("windows_out", windows, 2)? != channels_inner {
+                return Err(layout("windows_out", windows, "the memory order of conv_state is needed"));
+            }
+        }
+        let rows = |t: &Option<TensorArg>| t.as_ref().and_then(|t| t.shape().first().copied());
+        let by_batch = self.snapshot_rule == SnapshotRule::ByBatch;
+        // Liveness is tested against the rows that `snapshot_rows` indexes.
+        let snapshot_len = match (rows(&self.windows_out), rows(&self.states_out)) {
+            (Some(windows), Some(states)) if !by_batch => windows.min(states),
+            (Some(windows), _) => windows,
+            (None, states) => states.unwrap_or(0),
+        };
+        let (bounded, lower_bound) = match self.gate {
+            Gate::Bounded { lower_bound } => (true, lower_bound),
+            Gate::Softplus => (false, 0.0),
+        };
+        Ok(ConvVerifyArgs {
+            x: self.x,
+            a: self.a,
+            b: self.b,
+            taps_f32,
+            taps_bf16,
+            conv_bias: self.conv_bias,
+            a_log: self.a_log,
+            dt_bias: self.dt_bias,
+            conv_slots: self.conv_slots,
+            state_slots: self.state_slots,
+            snapshot_rows: self.snapshot_rows,
+            conv_f32,
+            conv_bf16,
+            state: self.state,
+            states_out: self.states_out,
+            windows_f32,
+            windows_bf16,
+            out: self.out,
+            arrivals: self.workspace,
+            snapshot_len: snapshot_len.min(i32::MAX as u64) as u32,
+            null: self.null,
+            scale: self.scale,
+            lower_bound,
+            bounded,
+            roll: self.roll,
+            by_batch,
+            channels_inner,
+            early,
+            evict_first,
+        })
+    }
+}
+
+/// A tensor of f32 or of bf16, each in its place.
+fn by_type(param: &'static str, tensor: Option<TensorArg>) -> Result<(Option<TensorArg>, Option<TensorArg>), OpError> {
+    match tensor {
+        None => Ok((None, None)),
+        Some(t) if t.elem == Elem::F32 => Ok((Some(t), None)),
+        Some(t) if t.elem == Elem::BF16 => Ok((None, Some(t))),
+        Some(t) => Err(OpError::Dtype { op: NAME, param, given: t.elem, needed: "f32 or bf16" }),
+    }
+}
+
+fn layout(param: &'static str, tensor: &TensorArg, needed: &'static str) -> OpError {
+    OpError::Layout { op: NAME, param, shape: tensor.shape().to_vec(), strides: tensor.strides().to_vec(), needed }
+}
+
+/// True for `[.., 3, D]` in memory, false for `[.., D, 3]`; `axis` is that of D.
+fn channels_inner(param: &'static str, tensor: &TensorArg, axis: usize) -> Result<bool, OpError> {
+    match tensor.strides().get(axis..axis + 2) {
+        // A wrong rank is named by the launch.
+        None => Ok(false),
+        Some([3, 1]) => Ok(false),
+        Some([1, _]) => Ok(true),
+        Some(_) => Err(layout(param, tensor, "either the three taps or the channels must be innermost and dense")),
+    }
+}

@@ -1,0 +1,126 @@
+//! `kda check`: every operator against the golden model.
+//!
+//! An operator brings its own cases and bounds as an [`Operator`]; this file runs them, shows what they measured and
+//! decides.
+
+use super::select::hint;
+use super::table::{Align, Table};
+use super::{BackendName, Stop, Streams, Verdict, progress};
+use clap::Args;
+use kda::checks::{Extent, Measured, Operator, Request};
+use kda::runtime::{Opened, open};
+
+/// Options of `kda check`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Check this operator alone; may be given several times.
+    #[arg(long = "op", value_name = "OP")]
+    ops: Vec<String>,
+    /// What runs the kernels.
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: BackendName,
+    /// Every variant on a few small problems; the default.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Every variant on many problems, large ones included.
+    #[arg(long)]
+    full: bool,
+    /// Seed of the inputs; drawn from the clock and printed if absent.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Runs the checks; passes only if something was measured and all of it is within its budget.
+pub fn run(arguments: &Arguments, operators: &[Operator], streams: &mut Streams) -> Result<Verdict, Stop> {
+    let names: Vec<&str> = operators.iter().map(|operator| operator.name).collect();
+    if let Some(unknown) = arguments.ops.iter().find(|wanted| !names.contains(&wanted.as_str())) {
+        return Err(Stop::Input(format!("there is no operator `{unknown}`{}", hint(unknown, &names, "kda check"))));
+    }
+    if operators.is_empty() {
+        writeln!(streams.err, "error: this build has no operator to check")?;
+        return Ok(Verdict::Failed);
+    }
+    let device = open(arguments.backend.into()).map_err(|cause| Stop::Input(cause.to_string()))?;
+    run_on(arguments, operators, &device, streams)
+}
+
+fn run_on(
+    arguments: &Arguments,
+    operators: &[Operator],
+    device: &Opened,
+    streams: &mut Streams,
+) -> Result<Verdict, Stop> {
+    let extent = if arguments.full { Extent::Full } else { Extent::Quick };
+    let seed = arguments.seed.unwrap_or_else(clock_seed);
+    let request = Request { device, extent, seed };
+    writeln!(streams.out, "{}; {} check, seed {}", request.device.why, request.extent.name(), request.seed)?;
+    let mut table = Table::new(&[
+        ("operator", Align::Left),
+        ("case", Align::Left),
+        ("output", Align::Left),
+        ("error", Align::Right),
+        ("budget", Align::Right),
+        ("verdict", Align::Left),
+    ]);
+    let (mut passed, mut failed, mut causes) = (0, 0, Vec::new());
+    let chosen: Vec<&Operator> = operators
+        .iter()
+        .filter(|operator| arguments.ops.is_empty() || arguments.ops.iter().any(|name| name == operator.name))
+        .collect();
+    let bar = progress::bar(chosen.len() * STEPS);
+    for (index, operator) in chosen.into_iter().enumerate() {
+        bar.set_message(operator.name);
+        let mut measured = 0;
+        let mut take = |result: Measured, share: f64| {
+            bar.set_position(position(index, share));
+            measured += 1;
+            let passes = result.passes();
+            if passes {
+                passed += 1
+            } else {
+                failed += 1
+            }
+            table.row([
+                operator.name.into(),
+                result.case,
+                result.output,
+                format!("{:.2e}", result.error),
+                format!("{:.2e}", result.budget),
+                if passes { "pass" } else { "fail" }.into(),
+            ]);
+        };
+        let result = (operator.run)(&request, &mut take);
+        if let Err(cause) = result {
+            failed += 1;
+            causes.push(format!("{}: {cause}", operator.name));
+        } else if measured == 0 {
+            failed += 1;
+            causes.push(format!("{}: nothing was measured", operator.name));
+        }
+        bar.set_position(position(index + 1, 0.0));
+    }
+    bar.finish_and_clear();
+    table.write(streams.out)?;
+    for cause in causes {
+        writeln!(streams.err, "error: {cause}")?;
+    }
+    writeln!(streams.out, "{passed} passed, {failed} failed")?;
+    Ok(if failed == 0 && passed > 0 { Verdict::Passed } else { Verdict::Failed })
+}
+
+/// Steps of the progress bar for each operator.
+const STEPS: usize = 100;
+
+/// Where the progress bar stands when `share` of the work of operator `index` is done.
+fn position(index: usize, share: f64) -> u64 {
+    ((index as f64 + share.clamp(0.0, 1.0)) * STEPS as f64) as u64
+}
+
+/// A seed that differs from run to run.
+fn clock_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |d| d.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! `kda replay` as a user runs it: the golden cases pass, and every kind of damage is told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/oracle");
+const CASE: &str = "t1_softplus";
+
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn kda(arguments: &[&str]) -> Ran {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_kda")).args(arguments).output().expect("the command starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let ran = Ran { code: status.code(), out: text(stdout), err: text(stderr) };
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    ran
+}
+
+/// A copy of the golden cases that a test may damage; removed at the end.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn new(test: &str) -> Copy {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("replay-{test}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        for file in fs::read_dir(ORACLE).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        Copy(folder)
+    }
+
+    fn edit(&self, file: &str, edit: impl FnOnce(&mut Vec<u8>)) {
+        let path = self.0.join(file);
+        let mut bytes = fs::read(&path).unwrap();
+        edit(&mut bytes);
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Replays the damaged case alone.
+    fn replay(&self) -> Ran {
+        kda(&["replay", self.0.to_str().unwrap(), "--case", CASE])
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn every_golden_case_passes() {
+    let ran = kda(&["replay", ORACLE]);
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
+    assert_eq!(ran.out.lines().last(), Some("16 passed, 0 failed, 1 skipped"));
+    assert!(ran.err.is_empty(), "{}", ran.err);
+    let skipped = ran.out.lines().find(|line| line.starts_with("tiny_kda_lm")).expect("a row of the skipped case");
+    assert!(skipped.contains("golden model") && skipped.contains("skip: a whole language model"), "{skipped}");
+    let compared = ran.out.lines().find(|line| line.starts_with(CASE)).expect("a row of the case");
+    assert!(compared.contains("out.o") && compared.ends_with("pass"), "{compared}");
+}
+
+#[test]
+fn cases_are_chosen_by_name() {
+    let ran = kda(&["replay", ORACLE, "--case", CASE, "--case", "varlen_0_3_0"]);
+    assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("2 passed, 0 failed, 0 skipped")));
+    let ran = kda(&["replay", ORACLE, "--case", "t1_softpluss"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("`t1_softpluss`") && ran.err.contains("near it: `t1_softplus`"), "{}", ran.err);
+}
+
+#[test]
+fn nothing_compared_is_not_a_pass() {
+    let ran = kda(&["replay", ORACLE, "--case", "tiny_kda_lm"]);
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.out.lines().last(), Some("0 passed, 0 failed, 1 skipped"));
+    assert!(ran.err.contains("no case was compared"), "{}", ran.err);
+    let copy = Copy::new("no-cases");
+    fs::write(copy.0.join("cases.json"), r#"{"cases": []}"#).unwrap();
+    assert_eq!(kda(&["replay", copy.0.to_str().unwrap()]).code, Some(1));
+}
+
+/// The last bytes of the file are values of a tensor; a changed exponent cannot agree.
+#[test]
+fn a_changed_value_fails_and_names_the_case() {
+    let copy = Copy::new("changed-value");
+    copy.edit("t1_softplus.safetensors", |bytes| {
+        let at = bytes.len() - 1;
+        bytes[at] ^= 0x20;
+    });
+    let ran = copy.replay();
+    assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ran.err);
+    assert_eq!(ran.out.lines().last(), Some("0 passed, 1 failed, 0 skipped"));
+    assert!(ran.err.contains("case t1_softplus: ") && ran.err.contains("is off by"), "{}", ran.err);
+    let whole = kda(&["replay", copy.0.to_str().unwrap()]);
+    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("15 passed, 1 failed, 1 skipped")));
+}
+
+/// What a test does to a copy.
+type Damage = fn(&Copy);
+
+#[test]
+fn truncated_and_missing_files_fail_and_name_the_case() {
+    let damage: [(&str, Damage, &str); 5] = [
+        ("short", |copy| copy.edit("t1_softplus.safetensors", |bytes| bytes.truncate(1000)), "has 1000 bytes"),
+        (
+            "padded",
+            |copy| {
+                // The size that cases.json names, but not the tensors.
+                copy.edit("t1_softplus.safetensors", |bytes| {
+                    let length = bytes.len();
+                    bytes.truncate(1000);
+                    bytes.resize(length, 0x20);
+                    bytes[..8].copy_from_slice(&(length as u64).to_le_bytes());
+                });
+            },
+            "not a whole safetensors file",
+        ),
+        ("empty", |copy| copy.edit("t1_softplus.safetensors", Vec::clear), "has 0 bytes"),
+        ("missing", |copy| fs::remove_file(copy.0.join("t1_softplus.safetensors")).unwrap(), "cannot be read"),
+        (
+            "renamed",
+            |copy| {
+                copy.edit("cases.json", |bytes| {
+                    let text = String::from_utf8(bytes.clone()).unwrap();
+                    *bytes = text.replacen("\"t1_softplus.safetensors\"", "\"../t1_softplus.safetensors\"", 1).into();
+                });
+            },
+            "not the name of a file beside",
+        ),
+    ];
+    for (name, act, expected) in damage {
+        let copy = Copy::new(name);
+        act(&copy);
+        let ran = copy.replay();
+        assert_eq!(ran.code, Some(1), "{name}: {}\n{}", ran.out, ran.err);
+        assert!(ran.err.contains("case t1_softplus: ") && ran.err.contains(expected), "{name}: {}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{name}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_tensor_other_than_described_fails() {
+    let copy = Copy::new("described");
+    copy.edit("cases.json", |bytes| {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert!(text.contains("\"float64\""));
+        *bytes = text.replacen("\"float64\"", "\"float32\"", 1).into();
+    });
+    let ran = copy.replay();
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("tensor out.o is float64"), "{}", ran.err);
+}
+
+#[test]
+fn unusable_folders_are_input_errors() {
+    let ran = kda(&["replay", "there/is/no/such/folder"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("there/is/no/such/folder is not a folder"), "{}", ran.err);
+    let copy = Copy::new("unusable");
+    fs::write(copy.0.join("cases.json"), "{\"cases\": [{\"case\": 7}]}").unwrap();
+    let ran = copy.replay();
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("does not describe cases"), "{}", ran.err);
+    fs::remove_file(copy.0.join("cases.json")).unwrap();
+    let ran = copy.replay();
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("cases.json cannot be read"), "{}", ran.err);
+    assert_eq!((ran.out.as_str(), ran.err.lines().count()), ("", 1));
+}
