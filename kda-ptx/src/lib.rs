@@ -9,6 +9,7 @@
 //! | AST to text | [`print`](mod@print) |
 //! | text to AST | [`parse`](mod@parse) |
 //! | which PTX version and which GPU an instruction needs | [`gate`] |
+//! | arbitrary instructions, for tests | [`sample`] |
 //!
 //! The table is the only place that knows an instruction. A row gives the typed struct, the printer, the parser, the
 //! gates, and a method of [`table::Semantics`] that the simulator must implement: a row without semantics does not
@@ -27,6 +28,7 @@ pub mod module;
 pub mod operand;
 pub mod parse;
 pub mod print;
+pub mod sample;
 pub mod table;
 
 pub use gate::Gate;

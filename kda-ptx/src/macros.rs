@@ -27,6 +27,10 @@ macro_rules! modifiers {
                 match self { $( $( $Name::$Variant => $gate, )? )* _ => Gate::NONE }
             }
         }
+
+        impl Sample for $Name {
+            fn sample(choose: &mut dyn FnMut(usize) -> usize) -> $Name { $Name::ALL[choose($Name::ALL.len())] }
+        }
     )* };
 }
 
@@ -47,6 +51,10 @@ macro_rules! flags {
                 if self.0 { $( return $gate; )? }
                 Gate::NONE
             }
+        }
+
+        impl Sample for $Name {
+            fn sample(choose: &mut dyn FnMut(usize) -> usize) -> $Name { $Name(choose(2) == 1) }
         }
     )* };
 }
@@ -125,6 +133,8 @@ macro_rules! instructions {
             pub mnemonic: &'static str,
             /// What the row needs, without modifiers.
             pub gate: Gate,
+            /// An instruction of the row, with modifiers and operands as `choose` picks them: see [`crate::sample`].
+            pub sample: fn(&mut dyn FnMut(usize) -> usize) -> Inst,
             pub(crate) parse: fn(&mut Suffixes<'_>, &mut Cursor<'_>) -> Result<Option<Inst>, ParseError>,
         }
 
@@ -133,6 +143,10 @@ macro_rules! instructions {
             name: stringify!($Name),
             mnemonic: $mnemonic,
             gate: $gate,
+            sample: |choose| {
+                let _ = &choose;
+                Inst::$Name($Name { $( $m: <$M as Sample>::sample(choose), )* $( $o: <$O as Sample>::sample(choose), )* })
+            },
             #[allow(unused_mut)]
             parse: |suffixes, cursor| {
                 $( let Some($m) = <$M as Modifier>::parse(suffixes) else { return Ok(None) }; )*

@@ -1,6 +1,7 @@
 //! Pieces of an opcode: types, state spaces, rounding modes, scopes, cache hints.
 
 use crate::gate::Gate;
+use crate::sample::Sample;
 use kda_core::Arch;
 
 /// A piece of an opcode behind the mnemonic.

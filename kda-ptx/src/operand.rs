@@ -315,7 +315,8 @@ impl Operand for Address {
         out.push('[');
         self.base.print(out);
         if self.offset != 0 {
-            let _ = write!(out, "{:+}", self.offset);
+            // A negative offset is `+-4`: ptxas knows no minus here.
+            let _ = write!(out, "+{}", self.offset);
         }
         out.push(']');
     }

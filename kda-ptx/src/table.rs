@@ -7,6 +7,7 @@ use crate::gate::Gate;
 use crate::modifier::*;
 use crate::operand::*;
 use crate::parse::{Cursor, ParseError};
+use crate::sample::Sample;
 use kda_core::Arch;
 
 const ANY: Gate = Gate::NONE;

@@ -39,6 +39,20 @@ fn vectors() -> String {
     body
 }
 
+/// Accesses that are not one run of words: halves of words, a stride, lanes switched off, one lane alone.
+fn awkward() -> String {
+    let mut body = String::new();
+    for k in 0..2 {
+        body += &format!("ld.global.b16 %h0, [%rd2+{}];\n", k * 512);
+        body += "cvt.f32.bf16 %r10, %h0;\nfma.rn.f32 %r30, %r10, 0f3F000000, %r30;\ncvt.rn.bf16.f32 %h0, %r30;\n";
+        body += &format!("st.global.b16 [%rd2+{}], %h0;\n", k * 512);
+        body += &format!("ld.shared.f32 %r11, [%r5+{}];\nfma.rn.f32 %r31, %r11, 0f3F000000, %r31;\n", k * 4);
+        body += &format!("@%p1 ld.shared.f32 %r12, [%r2+{}];\n", k * 1024);
+        body += &format!("@%p1 st.shared.f32 [%r2+{}], %r31;\n", 8192 + k * 1024);
+    }
+    body
+}
+
 /// Arithmetic alone.
 fn arithmetic() -> String {
     (0..16)
@@ -49,9 +63,10 @@ fn arithmetic() -> String {
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align 16 .b8 smem[];\n\
-         .visible .entry k(\n.param .u64 data\n)\n{{\n.reg .pred %p<2>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<4>;\n\
+         .visible .entry k(\n.param .u64 data\n)\n{{\n.reg .pred %p<2>;\n.reg .b16 %h<4>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<4>;\n\
          mov.u32 %r0, %tid.x;\nmov.u32 %r1, smem;\nmad.lo.u32 %r2, %r0, 4, %r1;\nmov.u32 %r3, %r1;\n\
-         ld.param.u64 %rd0, [data];\nmul.wide.u32 %rd1, %r0, 16;\nadd.u64 %rd1, %rd0, %rd1;\n\
+         ld.param.u64 %rd0, [data];\nmul.wide.u32 %rd2, %r0, 2;\nadd.u64 %rd2, %rd0, %rd2;\nmad.lo.u32 %r5, %r0, 8, %r1;\n\
+         setp.lt.u32 %p1, %r0, 250;\nmul.wide.u32 %rd1, %r0, 16;\nadd.u64 %rd1, %rd0, %rd1;\n\
          mov.f32 %r30, 0f3F800000;\nmov.f32 %r31, 0f3F000000;\nmov.f32 %r32, 0f3E800000;\nmov.f32 %r33, 0f00000000;\n\
          st.shared.f32 [%r2], %r30;\nst.shared.f32 [%r2+1024], %r30;\nst.shared.f32 [%r2+2048], %r30;\n\
          st.shared.f32 [%r2+3072], %r30;\nmov.u32 %r4, 0;\nbar.sync 0;\nLOOP:\n{body}\
@@ -60,7 +75,9 @@ fn kernel(body: &str) -> String {
 }
 
 fn main() {
-    for (name, body) in [("mixed", mixed()), ("vectors", vectors()), ("arithmetic", arithmetic())] {
+    for (name, body) in
+        [("mixed", mixed()), ("vectors", vectors()), ("awkward", awkward()), ("arithmetic", arithmetic())]
+    {
         let program = Program::load(&kernel(&body)).expect("the kernel is in the dialect");
         for (what, checks) in [
             ("all checks", Checks::default()),

@@ -10,8 +10,9 @@
 //! | what is run, and how | [`launch`], [`schedule`] |
 //! | a kernel, decoded | [`program`] |
 //! | device memory | [`memory`] |
-//! | who has accessed what, and what is ordered | [`shadow`] |
-//! | arithmetic | [`alu`] |
+//! | who has accessed what, and what is ordered | `shadow` |
+//! | arithmetic | `alu` |
+//! | warps, barriers, copies: the machine | `exec` |
 //! | what is wrong with a kernel | [`report`] |
 //!
 //! ```
@@ -30,14 +31,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod alu;
+mod alu;
 mod exec;
 pub mod launch;
 pub mod memory;
 pub mod program;
 pub mod report;
 pub mod schedule;
-pub mod shadow;
+mod shadow;
 
 pub use exec::run;
 pub use launch::{Checks, CtaOrder, Launch, Options, ProxyFence, Stats};

@@ -223,11 +223,16 @@ fn input(bits: u32, modes: Modes) -> f32 {
 pub fn add32(a: u32, b: u32, modes: Modes) -> u32 {
     let (x, y) = (input(a, modes), input(b, modes));
     let near = x + y;
-    let value = if modes.direction == Direction::Nearest || !near.is_finite() && !(x.is_finite() && y.is_finite()) {
+    let value = if modes.direction == Direction::Nearest || !(x.is_finite() && y.is_finite()) {
         near
     } else {
         let (s, e) = two_sum(f64::from(x), f64::from(y));
-        zero_sign(narrow(s, e, modes.direction), s == 0.0 && e == 0.0, (x.is_sign_negative(), y.is_sign_negative()), modes.direction)
+        zero_sign(
+            narrow(s, e, modes.direction),
+            s == 0.0 && e == 0.0,
+            (x.is_sign_negative(), y.is_sign_negative()),
+            modes.direction,
+        )
     };
     finish32(value, modes)
 }
@@ -313,7 +318,12 @@ pub fn fma64(a: u64, b: u64, c: u64, modes: Modes) -> u64 {
         let product = x * y;
         let error = sign_of_sum([product, x.mul_add(y, -product), z, -near]);
         let rounded = direct64(near, error, modes.direction);
-        zero_sign64(rounded, near == 0.0 && error == 0.0, (product.is_sign_negative(), z.is_sign_negative()), modes.direction)
+        zero_sign64(
+            rounded,
+            near == 0.0 && error == 0.0,
+            (product.is_sign_negative(), z.is_sign_negative()),
+            modes.direction,
+        )
     };
     finish64(value, modes)
 }
@@ -364,8 +374,7 @@ pub fn div64(a: u64, b: u64, modes: Modes) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     let q = x / y;
     let finite = x.is_finite() && y.is_finite() && y != 0.0;
-    let error = overflow64(q, finite)
-        .unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
+    let error = overflow64(q, finite).unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
     finish64(direct64(q, error, modes.direction), modes)
 }
 
@@ -375,63 +384,4 @@ pub fn sqrt64(a: u64, modes: Modes) -> u64 {
     let q = x.sqrt();
     let error = if q.is_finite() && q > 0.0 { (-q).mul_add(q, x) } else { 0.0 };
     finish64(direct64(q, error, modes.direction), modes)
-}
-
-/// The smaller of `a` and `b`, -0 before +0. A NaN gives way to a number unless `nan`.
-#[inline(always)]
-pub fn min32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
-    let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
-    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-    // Equal numbers differ at most in the sign of zero: or-ing the bits picks -0.
-    let number = if x < y { a } else if x > y { b } else { a | b };
-    pick32(a, b, number, nan)
-}
-
-/// The larger of `a` and `b`, +0 after -0. A NaN gives way to a number unless `nan`.
-#[inline(always)]
-pub fn max32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
-    let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
-    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-    let number = if x > y { a } else if x < y { b } else { a & b };
-    pick32(a, b, number, nan)
-}
-
-#[inline(always)]
-fn pick32(a: u32, b: u32, number: u32, nan: bool) -> u32 {
-    let (nan_a, nan_b) = (f32::from_bits(a).is_nan(), f32::from_bits(b).is_nan());
-    if (nan_a && nan_b) || (nan && (nan_a || nan_b)) {
-        NAN32
-    } else if nan_a {
-        b
-    } else if nan_b {
-        a
-    } else {
-        number
-    }
-}
-
-/// As [`min32`] in `f64`.
-pub fn min64(a: u64, b: u64) -> u64 {
-    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-    match (x.is_nan(), y.is_nan()) {
-        (true, true) => NAN64,
-        (true, false) => b,
-        (false, true) => a,
-        _ if x < y => a,
-        _ if x > y => b,
-        _ => a | b,
-    }
-}
-
-/// As [`max32`] in `f64`.
-pub fn max64(a: u64, b: u64) -> u64 {
-    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-    match (x.is_nan(), y.is_nan()) {
-        (true, true) => NAN64,
-        (true, false) => b,
-        (false, true) => a,
-        _ if x > y => a,
-        _ if x < y => b,
-        _ => a & b,
-    }
 }

@@ -3,7 +3,8 @@
 //! | question | module |
 //! | --- | --- |
 //! | how a scalar function becomes an instruction over 32 lanes | [`lanes`] |
-//! | add, mul, fma, min, max in `f32` and `f64`, every rounding | [`float`] |
+//! | add, mul, fma, div, sqrt in `f32` and `f64`, every rounding | [`float`] |
+//! | min and max | [`minmax`] |
 //! | `f16`, `bf16`, `tf32` and integer conversions | [`convert`] |
 //! | `ex2`, `lg2`, `rcp`, `rsqrt`, `tanh` | [`approx`] |
 //! | integers and bits | [`int`] |
@@ -16,3 +17,4 @@ pub mod convert;
 pub mod float;
 pub mod int;
 pub mod lanes;
+pub mod minmax;

@@ -1,11 +1,13 @@
 //! Atomics, and the order that releases, acquires and fences make through memory.
 
-use super::access::{Target, element, observer};
+use super::access::{Target, observer};
 use super::fault::{Fault, Place};
+use super::transfer::element;
 use super::warp::{Flow, Step};
 use super::{Machine, SHARED_BITS};
 use crate::program::op::{AddressRef, Kind, MemOrder, MemScope, NONE};
 use crate::shadow::clock::Clocks;
+use crate::shadow::history::FastMap;
 use kda_ptx::modifier::{AtomicOp, Type};
 use std::rc::Rc;
 
@@ -14,16 +16,12 @@ use std::rc::Rc;
 pub struct Location {
     /// To everybody.
     gpu: Option<Clocks>,
-    /// To the CTA or cluster that released, by its slot.
-    local: Vec<(Domain, Clocks)>,
+    /// To the CTA or cluster that released.
+    local: FastMap<u64, Clocks>,
 }
 
-/// Threads among which a narrow scope holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Domain {
-    Cta(u32),
-    Cluster(u32),
-}
+/// Threads among which a narrow scope holds: a CTA and its cluster, by numbers of their own.
+type Domains = [u64; 2];
 
 fn publish(to: &mut Option<Clocks>, clocks: &Clocks) {
     match to {
@@ -38,40 +36,40 @@ impl Location {
         self.local.clear();
     }
 
-    fn publish(&mut self, clocks: &Clocks, scope: MemScope, domains: [Domain; 2]) {
+    fn publish(&mut self, clocks: &Clocks, scope: MemScope, domains: Domains) {
         if scope == MemScope::Gpu {
             publish(&mut self.gpu, clocks);
         }
         let narrow = if scope == MemScope::Cta { &domains[..1] } else { &domains[..] };
         for domain in narrow {
-            match self.local.iter_mut().find(|(d, _)| d == domain) {
-                Some((_, to)) => to.join(clocks),
-                None => self.local.push((*domain, clocks.clone())),
+            match self.local.get_mut(domain) {
+                Some(to) => to.join(clocks),
+                None => {
+                    self.local.insert(*domain, clocks.clone());
+                }
             }
         }
     }
 
     /// What an acquire of a scope sees.
-    fn observe(&self, scope: MemScope, domains: [Domain; 2]) -> Option<Clocks> {
+    fn observe(&self, scope: MemScope, domains: Domains) -> Option<Clocks> {
         let mut seen = None;
         if scope == MemScope::Gpu {
             seen = self.gpu.clone();
         }
         let wide = if scope == MemScope::Cta { &domains[..1] } else { &domains[..] };
-        for (domain, clocks) in &self.local {
-            if wide.contains(domain) {
-                publish(&mut seen, clocks);
-            }
+        for clocks in wide.iter().filter_map(|domain| self.local.get(domain)) {
+            publish(&mut seen, clocks);
         }
         seen
     }
 }
 
 impl Machine<'_> {
-    fn domains(&self, w: usize) -> [Domain; 2] {
+    fn domains(&self, w: usize) -> Domains {
         let warp = &self.warps[w];
         let cluster = self.clusters[self.cluster_of(warp.cta)].id;
-        [Domain::Cta(cluster << 4 | self.ctas[warp.cta].rank), Domain::Cluster(cluster)]
+        [u64::from(cluster << 4 | self.ctas[warp.cta].rank), 1 << 32 | u64::from(cluster)]
     }
 
     /// A strong read of a word: acquires, or remembers for a fence.
@@ -79,11 +77,19 @@ impl Machine<'_> {
         let domains = self.domains(w);
         let Some(location) = self.locations.get(&key) else { return };
         let Some(clocks) = location.observe(scope, domains) else { return };
-        if order.acquires() {
-            self.warps[w].learn(1 << lane, &clocks);
-        } else {
-            self.warps[w].change(1 << lane, |k| publish(&mut k.seen, &clocks));
-        }
+        let near = location.observe(MemScope::Cta, domains);
+        self.warps[w].change(1 << lane, |k| {
+            if order.acquires() {
+                Rc::make_mut(&mut k.clocks).join(&clocks);
+                k.acquire_word(key);
+            } else {
+                publish(&mut k.seen[1], &clocks);
+                if let Some(near) = &near {
+                    publish(&mut k.seen[0], near);
+                }
+                k.seen_words.push(key);
+            }
+        });
     }
 
     /// A strong write of a word: releases, or publishes what a fence has released. `update` for a read-modify-write,
@@ -100,7 +106,7 @@ impl Machine<'_> {
         let domains = self.domains(w);
         let warp = &mut self.warps[w];
         let clocks = if order.releases() {
-            Some(Rc::new(warp.publish(1 << lane, &mut self.memory.history)))
+            Some((Rc::new(warp.publish(1 << lane, &mut self.memory.history)), scope))
         } else {
             warp.knowledge[warp.knowledge_of(lane)].fence.clone()
         };
@@ -108,24 +114,30 @@ impl Machine<'_> {
         if !update {
             location.forget();
         }
-        if let Some(clocks) = clocks {
-            location.publish(&clocks, scope, domains);
+        if let Some((clocks, fence_scope)) = clocks {
+            location.publish(&clocks, scope.min(fence_scope), domains);
         }
     }
 
     /// `fence.acq_rel` and `fence.sc`: acquires what relaxed reads saw, and lets later relaxed writes release.
-    pub(super) fn fence(&mut self, w: usize, act: u32) {
+    pub(super) fn fence(&mut self, w: usize, act: u32, scope: MemScope) {
         let warp = &mut self.warps[w];
         warp.change(act, |k| {
-            if let Some(seen) = k.seen.take() {
+            let seen = &mut k.seen[usize::from(scope > MemScope::Cta)];
+            if let Some(seen) = seen.take() {
                 Rc::make_mut(&mut k.clocks).join(&seen);
+            }
+            if scope > MemScope::Cta {
+                for key in std::mem::take(&mut k.seen_words) {
+                    k.acquire_word(key);
+                }
             }
         });
         let (agent, entry) = (warp.agent, warp.own_entry(act));
         warp.change(act, |k| {
             let mut clocks = (*k.clocks).clone();
             clocks.get_mut(agent).generic.join(entry);
-            k.fence = Some(Rc::new(clocks));
+            k.fence = Some((Rc::new(clocks), scope));
         });
         warp.advance(&mut self.memory.history);
     }
@@ -157,8 +169,7 @@ impl Machine<'_> {
                 key
             };
             self.observe_location(w, lane, key + offset as u64 / 4, order, scope);
-            let (block, history, key, bases) =
-                Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
+            let (block, history, key, bases) = Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
             let warp = &mut self.warps[w];
             if races {
                 block.shadow();
@@ -168,7 +179,12 @@ impl Machine<'_> {
                 for word in offset / 4..(offset + bytes) / 4 {
                     if let Err(conflict) = observer.check_write_word(&cells, word, lane, 15) {
                         let place = Place::of(&target, addresses[l]).at_word(word, offset);
-                        return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                        return Err(self.fault(
+                            w,
+                            pc,
+                            1 << lane,
+                            Fault::Race { conflict, write: true, place, issued: None },
+                        ));
                     }
                     observer.stamp_word(&mut cells, word, lane, 15);
                 }
@@ -225,16 +241,46 @@ fn combine(op: AtomicOp, ty: Type, old: u64, b: u64, c: u64) -> u64 {
         }
         (AtomicOp::Add, Type::F64) => crate::alu::float::add64(old, b, crate::alu::float::Modes::unpack(0)),
         (AtomicOp::Add, _) => narrow(old.wrapping_add(b)),
-        (AtomicOp::Inc, _) => if old >= b { 0 } else { old + 1 },
-        (AtomicOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
-        (AtomicOp::Min, _) if ty.is_signed() => if signed(old) <= signed(b) { old } else { b },
-        (AtomicOp::Max, _) if ty.is_signed() => if signed(old) >= signed(b) { old } else { b },
+        (AtomicOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+        (AtomicOp::Min, _) if ty.is_signed() => {
+            if signed(old) <= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
+        (AtomicOp::Max, _) if ty.is_signed() => {
+            if signed(old) >= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
         (AtomicOp::Min, _) => old.min(b),
         (AtomicOp::Max, _) => old.max(b),
         (AtomicOp::And, _) => old & b,
         (AtomicOp::Or, _) => old | b,
         (AtomicOp::Xor, _) => old ^ b,
         (AtomicOp::Exch, _) => b,
-        (AtomicOp::Cas, _) => if old == b { c } else { old },
+        (AtomicOp::Cas, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
     }
 }

@@ -7,8 +7,9 @@ use super::{Machine, Outcome};
 use crate::memory::PAGE;
 use crate::program::op::{AddressRef, Kind, MemSpace};
 use crate::report::Code;
-use crate::shadow::check::{Caches, Observer, Proxy, Spread};
-use crate::shadow::clock::{AGENT_BITS, Clocks, Entry};
+use crate::shadow::check::{Caches, Observer, Proxy};
+use crate::shadow::clock::{AGENT_BITS, Clocks, Entry, Known};
+use crate::shadow::span::Spread;
 use std::rc::Rc;
 
 /// Where a copy completes.
@@ -19,6 +20,9 @@ pub enum Completion {
     /// On an mbarrier.
     Mbarrier(usize, u32),
 }
+
+/// Part of a range that lies in one block: target, address, offset in the block, offset in the range, length.
+type Piece = (Target, u64, usize, usize, usize);
 
 /// A copy on its way.
 #[derive(Debug)]
@@ -70,7 +74,7 @@ impl Machine<'_> {
         let bytes = registers.b32[bytes as usize][l];
         let addresses = [dst, src].map(|a| Self::addresses(registers, a)[l]);
         for (address, operand) in addresses.into_iter().zip([dst, src]) {
-            if address % 16 != 0 || bytes % 16 != 0 || bytes == 0 {
+            if address % 16 != 0 || !bytes.is_multiple_of(16) || bytes == 0 {
                 let address = if address % 16 != 0 { address } else { u64::from(bytes) };
                 return Err(self.fault(w, pc, 1 << lane, Fault::Misaligned { address, needed: 16 }));
             }
@@ -213,7 +217,8 @@ impl Machine<'_> {
     /// A thread must not exit before its bulk stores have read shared memory.
     pub(super) fn check_exit(&mut self, w: usize, pc: u32, act: u32) -> Outcome<()> {
         let unread = |q: &super::warp::BulkQueue| {
-            act >> q.lane & 1 != 0 && (!q.open.is_empty() || q.groups.iter().any(|g| !g.read_waited && !g.copies.is_empty()))
+            act >> q.lane & 1 != 0
+                && (!q.open.is_empty() || q.groups.iter().any(|g| !g.read_waited && !g.copies.is_empty()))
         };
         if let Some(queue) = self.warps[w].bulk.iter().find(|q| unread(q))
             && self.options.checks.races
@@ -261,7 +266,7 @@ impl Machine<'_> {
     }
 
     /// Pieces of a range that lie in one block each: target, address, offset in the block, offset in the range, length.
-    fn copy_pieces(&self, cta: usize, address: u64, bytes: u32) -> Option<Vec<(Target, u64, usize, usize, usize)>> {
+    fn copy_pieces(&self, cta: usize, address: u64, bytes: u32) -> Option<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut at = 0usize;
         while at < bytes as usize {
@@ -284,7 +289,12 @@ impl Machine<'_> {
         for (target, address, offset, at, length) in pieces.unwrap_or_default() {
             if let Err(conflict) = self.copy_check(index, &target, address, offset, length, false) {
                 let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place }));
+                return Err(self.fault(
+                    w,
+                    pc,
+                    1 << lane,
+                    Fault::Race { conflict, write: false, place, issued: Some(Rc::clone(&self.copies[index].clocks)) },
+                ));
             }
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
             data[at..at + length].copy_from_slice(&block.data[offset..offset + length]);
@@ -306,7 +316,12 @@ impl Machine<'_> {
         for (target, address, offset, at, length) in pieces.unwrap_or_default() {
             if let Err(conflict) = self.copy_check(index, &target, address, offset, length, true) {
                 let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                return Err(self.fault(
+                    w,
+                    pc,
+                    1 << lane,
+                    Fault::Race { conflict, write: true, place, issued: Some(Rc::clone(&self.copies[index].clocks)) },
+                ));
             }
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
             block.data[offset..offset + length].copy_from_slice(&data[at..at + length]);
@@ -352,13 +367,14 @@ impl Machine<'_> {
             base_set,
             proxy,
             strong: false,
+            acquired: &[],
             warps,
         };
         let mut cells = block.cells(offset / 4, length / 4, key);
         if write {
-            observer.write_span(&mut cells, Spread::One(lane))
+            observer.write_span(&mut cells, Spread::one(lane))
         } else {
-            observer.read_span(&mut cells, Spread::One(lane))
+            observer.read_span(&mut cells, Spread::one(lane))
         }
     }
 
@@ -370,7 +386,11 @@ impl Machine<'_> {
         warp.change(act, |k| {
             let clocks = Rc::make_mut(&mut k.clocks);
             if global || (shared && on_path) {
-                clocks.for_each(|known| {
+                let needed = |known: &Known| {
+                    (global && known.fenced_global != known.generic)
+                        || (shared && on_path && known.fenced_shared != known.generic)
+                };
+                clocks.update(needed, |known| {
                     if global {
                         known.fenced_global.join(known.generic);
                     }

@@ -125,7 +125,9 @@ impl Machine<'_> {
                 clocks: Rc::new(Clocks::new(cluster)),
                 caches: Box::default(),
                 fence: None,
-                seen: None,
+                seen: [None, None],
+                seen_words: Vec::new(),
+                acquired: Vec::new(),
             });
             self.fill_hidden(at);
         }

@@ -1,14 +1,15 @@
 //! From a fault to a report: names, places, what is missing.
 
+use super::Machine;
 use super::access::Target;
 use super::copies::agent_kind;
 use super::mbarrier::missing;
 use super::warp::Wait;
-use super::Machine;
-use crate::program::op::{Kind, MemSpace};
+use crate::program::op::MemSpace;
 use crate::report::{Code, Report, Site, Who};
 use crate::shadow::check::Conflict;
-use crate::shadow::clock::{AGENT_BITS, MANY_LANES};
+use crate::shadow::clock::{AGENT_BITS, Clocks, MANY_LANES};
+use std::rc::Rc;
 
 /// A byte of memory, for a report.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +32,8 @@ impl Place {
 
 /// What went wrong with an access.
 pub(super) enum Fault {
-    /// Conflict without order.
-    Race { conflict: Conflict, write: bool, place: Place },
+    /// Conflict without order; for a copy with what its thread knew.
+    Race { conflict: Conflict, write: bool, place: Place, issued: Option<Rc<Clocks>> },
     /// Outside its memory.
     Bounds { address: u64, bytes: u64, space: MemSpace },
     /// Not a multiple.
@@ -131,7 +132,7 @@ impl Machine<'_> {
                 "align the base and the offset, or use a narrower access",
             ),
             Fault::Bounds { address, bytes, space } => self.bounds(w, pc, lanes, address, bytes, space),
-            Fault::Race { conflict, write, place } => self.race(w, pc, lanes, conflict, write, place),
+            Fault::Race { conflict, write, place, issued } => self.race(w, pc, lanes, conflict, write, place, issued),
         }
     }
 
@@ -147,7 +148,10 @@ impl Machine<'_> {
             let near = near.map_or("no allocation is near".to_string(), |a| {
                 let state = if a.live { "" } else { " (freed)" };
                 let offset = address.wrapping_sub(a.base) as i64;
-                format!("the nearest allocation, {:#x} of {} bytes{state}, is at offset {offset} from it", a.base, a.bytes)
+                format!(
+                    "the nearest allocation, {:#x} of {} bytes{state}, is at offset {offset} from it",
+                    a.base, a.bytes
+                )
             });
             format!("{bytes} bytes at {address:#x} are in no allocation; {near}")
         };
@@ -155,11 +159,20 @@ impl Machine<'_> {
         self.report_at(w, pc, lanes, Code::OutOfBounds, message, "access", help)
     }
 
-    fn race(&self, w: usize, pc: u32, lanes: u32, c: Conflict, write: bool, place: Place) -> Box<Report> {
+    fn race(
+        &self,
+        w: usize,
+        pc: u32,
+        lanes: u32,
+        c: Conflict,
+        write: bool,
+        place: Place,
+        issued: Option<Rc<Clocks>>,
+    ) -> Box<Report> {
         let cluster_warps = self.cluster_warps();
         let (agent, clock) = self.memory.history.of(c.segment);
         let (kind, _) = agent_kind(agent, cluster_warps);
-        let is_copy = matches!(self.program.ops[pc as usize].kind, Kind::BulkStore { .. } | Kind::BulkLoad { .. });
+        let is_copy = issued.is_some();
         let (now, before) = (if write { "write" } else { "read" }, if c.write { "write" } else { "read" });
         let memory = if place.shared { "shared" } else { "global" };
         let address = if place.shared {
@@ -178,8 +191,9 @@ impl Machine<'_> {
         let same_warp = agent == self.warps[w].agent;
         let same_cta = same_cluster && local % cluster_warps / wpc == self.ctas[self.warps[w].cta].rank;
         let lane = if c.lane < MANY_LANES { c.lane } else { lanes.trailing_zeros() };
-        let knows = &self.warps[w].knowledge[self.warps[w].knowledge_of(lane)].clocks;
-        let ordered = knows.get(agent).generic.covers(clock, c.previous_lane) || (same_warp && c.previous_lane == lane);
+        let now_known = &self.warps[w].knowledge[self.warps[w].knowledge_of(lane)].clocks;
+        let knows = issued.as_ref().unwrap_or(now_known);
+        let ordered = knows.get(agent).generic.covers(clock, c.previous_lane);
         let help = if c.same_instruction {
             "the lanes write different values to one address: let one lane write, or give each its own address"
         } else if is_copy && kind.is_empty() && ordered && place.shared {
@@ -188,6 +202,12 @@ impl Machine<'_> {
         } else if is_copy && kind.is_empty() && ordered {
             "the accesses are ordered, but not for the async proxy: execute fence.proxy.async (or .async.global) after acquiring, \
              before the copy"
+        } else if is_copy && kind.is_empty() && place.shared && !write {
+            "either the write overwrites the source before the store has read its source: wait with cp.async.bulk.wait_group.read in \
+             the issuing thread, then a barrier; or it comes before, and no barrier leads from it to the copy"
+        } else if is_copy && kind.is_empty() && place.shared {
+            "either the access comes before the copy has landed: every accessing thread waits for the phase of its mbarrier (or \
+             bar.warp.sync follows the wait of one lane); or the copy comes too early: wait until the stage has been released"
         } else if kind.ends_with("its source") {
             "wait for the bulk store to have read its source (cp.async.bulk.wait_group.read by the issuing thread), then a barrier"
         } else if kind.ends_with("bulk store") {
@@ -220,7 +240,9 @@ impl Machine<'_> {
     pub(super) fn check_divergence(&self, w: usize) -> super::Outcome<()> {
         let warp = &self.warps[w];
         let all_wait = warp.groups.iter().all(|g| matches!(g.wait, Wait::Lanes { .. } | Wait::Barrier { .. }));
-        for group in &warp.groups {
+        let mut groups = warp.groups.clone();
+        groups.sort_by_key(|g| g.pc);
+        for group in &groups {
             let Wait::Lanes { needed, live, aligned } = group.wait else { continue };
             let gone = aligned && live & !warp.live != 0;
             if !all_wait && !gone {

@@ -1,8 +1,9 @@
 //! Loads and stores lane by lane: any addresses, any mask, any order.
 
-use super::access::{Target, element, extend, observer, set_lane};
+use super::access::{Target, observer};
 use super::cta::shared_key;
 use super::fault::{Fault, Place};
+use super::transfer::{element, extend, set_lane, stored_undefined};
 use super::warp::{Flow, Step};
 use super::{Machine, Outcome};
 use crate::alu::lanes::LANES;
@@ -12,7 +13,7 @@ use crate::shadow::check::Conflict;
 use crate::shadow::history::History;
 
 /// Words of an access: number of the word and bytes of it.
-fn words(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
+pub(super) fn words(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
     let end = offset + bytes;
     (offset / 4..end.div_ceil(4)).map(move |word| {
         let from = offset.max(word * 4) - word * 4;
@@ -54,7 +55,7 @@ impl Machine<'_> {
         address: u64,
         bytes: usize,
     ) -> Outcome<(Target, usize)> {
-        if address % bytes as u64 != 0 {
+        if !address.is_multiple_of(bytes as u64) {
             return Err(self.fault(w, pc, 1 << lane, Fault::Misaligned { address, needed: bytes as u64 }));
         }
         let found = self.locate(self.warps[w].cta, space, address, bytes as u64);
@@ -88,12 +89,16 @@ impl Machine<'_> {
                 let know = warp.knowledge_of(lane);
                 let mut observer = observer(warp, know, history, pc, bases, cluster_warps, order.strong());
                 let mut cells = block.cells(0, block.defined.len(), key);
-                let bad = words(offset, bytes).find_map(|(word, mask)| {
-                    observer.read_word(&mut cells, word, lane, mask).err().map(|c| (c, word))
-                });
+                let bad = words(offset, bytes)
+                    .find_map(|(word, mask)| observer.read_word(&mut cells, word, lane, mask).err().map(|c| (c, word)));
                 if let Some((conflict, word)) = bad {
                     let place = Place::of(&target, address).at_word(word, offset);
-                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place }));
+                    return Err(self.fault(
+                        w,
+                        pc,
+                        1 << lane,
+                        Fault::Race { conflict, write: false, place, issued: None },
+                    ));
                 }
             }
             for k in 0..elements.count as usize {
@@ -133,8 +138,7 @@ impl Machine<'_> {
             let (target, offset) = self.locate_lane(w, pc, lane, space, address, bytes)?;
             let registers = &self.warps[w].registers;
             if matches!(target, Target::Global) && self.options.checks.undefined {
-                let undefined =
-                    super::access::stored_undefined(registers, elements, &self.program.lists[sources.clone()]);
+                let undefined = stored_undefined(registers, elements, &self.program.lists[sources.clone()]);
                 if undefined & act != 0 {
                     return Err(self.undefined(w, pc, undefined & act, "is stored to global memory"));
                 }
@@ -152,7 +156,7 @@ impl Machine<'_> {
                 .find_map(|(word, mask)| observer.check_write_word(&cells, word, lane, mask).err().map(|c| (c, word)));
             if let Some((conflict, word)) = bad {
                 let place = Place::of(&target, address).at_word(word, offset);
-                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place, issued: None }));
             }
         }
         for lane in lanes() {
@@ -193,7 +197,12 @@ impl Machine<'_> {
                 }
                 if let Some((conflict, word)) = conflict {
                     let place = Place::of(&target, address).at_word(word, offset);
-                    return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: true, place }));
+                    return Err(self.fault(
+                        w,
+                        pc,
+                        1 << lane,
+                        Fault::Race { conflict, write: true, place, issued: None },
+                    ));
                 }
             }
             block.data[offset..offset + bytes].copy_from_slice(&new[..bytes]);

@@ -53,19 +53,13 @@ impl Machine<'_> {
     }
 
     /// CTA and offset of an mbarrier operand.
-    pub(super) fn mbarrier_place(
-        &self,
-        w: usize,
-        pc: u32,
-        lane: u32,
-        address: AddressRef,
-    ) -> Outcome<(usize, u32)> {
+    pub(super) fn mbarrier_place(&self, w: usize, pc: u32, lane: u32, address: AddressRef) -> Outcome<(usize, u32)> {
         let undefined = Self::undefined_addresses(&self.warps[w].registers, address) & 1 << lane;
         if undefined != 0 && self.options.checks.undefined {
             return Err(self.undefined(w, pc, undefined, "is the address of an mbarrier"));
         }
         let place = self.shared_operand(w, lane as usize, address);
-        if place % 8 != 0 {
+        if !place.is_multiple_of(8) {
             let fault = super::fault::Fault::Misaligned { address: place, needed: 8 };
             return Err(self.fault(w, pc, 1 << lane, fault));
         }
@@ -79,7 +73,13 @@ impl Machine<'_> {
     fn known_mbarrier(&mut self, w: usize, pc: u32, lane: u32, (cta, offset): (usize, u32)) -> Outcome<()> {
         let Some(barrier) = self.ctas[cta].mbarriers.get(&offset).filter(|b| b.valid) else {
             let message = format!("no mbarrier is initialised at shared offset {offset}");
-            return Err(self.mbarrier_error(w, pc, lane, message, "execute mbarrier.init, and a barrier before first use"));
+            return Err(self.mbarrier_error(
+                w,
+                pc,
+                lane,
+                message,
+                "execute mbarrier.init, and a barrier before first use",
+            ));
         };
         let (agent, by, clock, init_pc) = barrier.init;
         let warp = &self.warps[w];
@@ -280,7 +280,8 @@ impl Machine<'_> {
                 self.warps[late.warp].index,
                 phase - 1
             );
-            let help = "every waiter of a phase must arrive, directly or through another barrier, before the next completes";
+            let help =
+                "every waiter of a phase must arrive, directly or through another barrier, before the next completes";
             let mut report = self.mbarrier_error(w, pc, 0, message, help);
             report.others.push(self.place_of(late.pc, late.warp, "wait that may come too late"));
             return Err(report);
@@ -333,9 +334,12 @@ impl Machine<'_> {
         }
         let warp = &mut self.warps[w];
         if let (0, Some((cta, offset)), true) = (done, waiting, blocks) {
-            match warp.groups.iter_mut().find(|g| g.mask & act != 0 && g.timed_out) {
-                Some(group) => group.timed_out = false,
-                None => return Ok(Flow::Block(Wait::Mbarrier { cta, offset })),
+            // The first try gives false, as it may; the next one waits for the phase.
+            let Some(group) = warp.groups.iter_mut().find(|g| g.mask & act != 0) else { return Ok(Flow::Next) };
+            if group.timed_out || group.tried != pc {
+                (group.timed_out, group.tried) = (false, pc);
+            } else {
+                return Ok(Flow::Block(Wait::Mbarrier { cta, offset }));
             }
         }
         if d != NONE {

@@ -5,7 +5,8 @@
 //! | a warp: registers, groups of lanes, what it knows | [`warp`] |
 //! | a CTA and its barriers | [`cta`] |
 //! | the inner loop | [`step`] |
-//! | loads and stores | [`access`], word by word in [`lanewise`] |
+//! | loads and stores | [`access`]; of scattered lanes [`scattered`]; of any order, anywhere [`lanewise`] |
+//! | between memory and registers | [`transfer`] |
 //! | atomics and fences | [`atomic`] |
 //! | shuffles, votes and other collectives of a warp | [`collective`] |
 //! | `bar` and `barrier.cluster` | [`barrier`] |
@@ -25,7 +26,9 @@ mod cta;
 mod fault;
 mod lanewise;
 mod mbarrier;
+mod scattered;
 mod step;
+mod transfer;
 mod warp;
 
 use crate::launch::{CtaOrder, Launch, Options, Stats};
@@ -148,7 +151,7 @@ fn check_launch(program: &Program, launch: &Launch<'_>) -> Outcome<()> {
         return fail(format!("{} bytes of shared memory", launch.shared_bytes), "at most 232448 are possible");
     }
     let cluster = launch.cluster;
-    if !(1..=16).contains(&cluster) || launch.grid[0] % cluster != 0 {
+    if !(1..=16).contains(&cluster) || !launch.grid[0].is_multiple_of(cluster) {
         let message = format!("clusters of {cluster} CTAs in a grid of {} in x", launch.grid[0]);
         return fail(message, "a cluster has 1 to 16 CTAs, and they must divide the grid");
     }

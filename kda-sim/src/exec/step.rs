@@ -235,9 +235,9 @@ impl Machine<'_> {
             | Kind::ActiveMask { .. }
             | Kind::BarWarp { .. } => self.collective(w, pc, act, active),
             Kind::BarSync { .. } | Kind::BarArrive { .. } => self.named_barrier(w, pc, act),
-            Kind::ClusterArrive { .. } | Kind::ClusterWait { .. } => self.cluster_barrier(w, pc, act),
-            Kind::Fence { .. } => {
-                self.fence(w, act);
+            Kind::ClusterArrive { .. } | Kind::ClusterWait => self.cluster_barrier(w, pc, act),
+            Kind::Fence { scope } => {
+                self.fence(w, act, scope);
                 Ok(Flow::Next)
             }
             Kind::ProxyFence { shared, global } => {

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::alu::lanes::Registers;
+use crate::program::op::MemScope;
 use crate::shadow::check::Caches;
 use crate::shadow::clock::{Clocks, Entry};
 use crate::shadow::history::History;
@@ -50,12 +51,14 @@ pub struct Group {
     pub turns: u32,
     /// Its wait on an mbarrier has timed out and gives false.
     pub timed_out: bool,
+    /// The `try_wait` that gave it false last: the next one there waits.
+    pub tried: u32,
 }
 
 impl Group {
     /// Lanes that can run.
     pub fn ready(pc: u32, mask: u32) -> Group {
-        Group { pc, mask, wait: Wait::Ready, turns: 0, timed_out: false }
+        Group { pc, mask, wait: Wait::Ready, turns: 0, timed_out: false, tried: u32::MAX }
     }
 }
 
@@ -65,10 +68,26 @@ pub struct Knowledge {
     pub mask: u32,
     pub clocks: Rc<Clocks>,
     pub caches: Box<Caches>,
-    /// What a later relaxed write publishes: the clocks at the last fence.
-    pub fence: Option<Rc<Clocks>>,
-    /// What relaxed reads have seen, for the next fence.
-    pub seen: Option<Clocks>,
+    /// What a later relaxed write publishes, and how far: the clocks at the last fence.
+    pub fence: Option<(Rc<Clocks>, MemScope)>,
+    /// What relaxed reads have seen, for the next fence: within the CTA, and beyond.
+    pub seen: [Option<Clocks>; 2],
+    /// Words that relaxed reads have seen, for the next fence.
+    pub seen_words: Vec<u64>,
+    /// Words that these lanes have acquired: atomics on them are over for who comes after.
+    pub acquired: Vec<u64>,
+}
+
+impl Knowledge {
+    /// Remembers a word as acquired.
+    pub fn acquire_word(&mut self, key: u64) {
+        if !self.acquired.contains(&key) {
+            if self.acquired.len() >= 16 {
+                self.acquired.remove(0);
+            }
+            self.acquired.push(key);
+        }
+    }
 }
 
 /// Bulk groups of one lane.
@@ -262,14 +281,21 @@ impl Warp {
         first.mask = u32::MAX;
         first.clocks = clocks;
         // A fence of some lanes counts for all from here on: lanes are no longer told apart.
-        for part in rest {
+        for mut part in rest {
+            first.acquired.append(&mut part.acquired);
+            first.seen_words.append(&mut part.seen_words);
             match (&mut first.fence, part.fence) {
-                (Some(to), Some(from)) => Rc::make_mut(to).join(&from),
+                (Some((to, wide)), Some((from, scope))) => {
+                    Rc::make_mut(to).join(&from);
+                    *wide = scope.max(*wide);
+                }
                 (to, from) => *to = to.take().or(from),
             }
-            match (&mut first.seen, part.seen) {
-                (Some(to), Some(from)) => to.join(&from),
-                (to, from) => *to = to.take().or(from),
+            for (to, from) in first.seen.iter_mut().zip(part.seen) {
+                match (&mut *to, from) {
+                    (Some(to), Some(from)) => to.join(&from),
+                    (_, from) => *to = to.take().or(from),
+                }
             }
         }
     }
@@ -318,4 +344,3 @@ pub enum Flow {
 }
 
 pub type Step = Outcome<Flow>;
-

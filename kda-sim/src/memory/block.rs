@@ -51,7 +51,7 @@ impl Block {
 
     /// Marks bytes as defined or not.
     pub fn set_defined(&mut self, offset: usize, length: usize, defined: bool) {
-        if offset % 4 == 0 && length % 4 == 0 {
+        if offset.is_multiple_of(4) && length.is_multiple_of(4) {
             self.defined[offset / 4..(offset + length) / 4].fill(if defined { 15 } else { 0 });
             return;
         }
@@ -65,7 +65,7 @@ impl Block {
     /// True if all the bytes are defined.
     #[inline(always)]
     pub fn is_defined(&self, offset: usize, length: usize) -> bool {
-        if offset % 4 == 0 && length % 4 == 0 {
+        if offset.is_multiple_of(4) && length.is_multiple_of(4) {
             return self.defined[offset / 4..(offset + length) / 4].iter().all(|n| *n == 15);
         }
         (offset..offset + length).all(|byte| self.defined[byte / 4] >> (byte % 4) & 1 != 0)

@@ -2,14 +2,14 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | bytes, their definedness and their shadow cells | [`block`] |
+//! | bytes, their definedness and their shadow cells | `block` |
 //! | allocations and pages | here |
 //!
 //! Every allocation begins on a page of its own, and a page that belongs to none follows it, so that no offset past
 //! an end reaches another allocation unnoticed. Pages are made when they are first written: a pool of many gigabytes costs
 //! what is touched.
 
-pub mod block;
+pub(crate) mod block;
 
 use crate::shadow::history::History;
 use block::Block;

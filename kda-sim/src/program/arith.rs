@@ -1,20 +1,20 @@
-//! Arithmetic, bit and comparison rows: the closure that each type stands for.
+//! Arithmetic rows: the closure that each type stands for.
 
 use super::Decoder;
 use super::LoadError;
 use super::decode::Decoded;
-use super::op::Logic;
 use crate::alu::float::{Direction, Modes, canonical32, flush};
-use crate::alu::lanes::{Build, CompareFn, LaneFn, compares, lane_fn, lanes};
-use crate::alu::{approx, float, int};
+use crate::alu::lanes::{Build, LaneFn, lane_fn, lanes};
+use crate::alu::{approx, float, int, minmax};
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Dst, Src};
 use kda_ptx::table::*;
 
 /// Narrows a result to 16 bits.
-const H: u32 = 0xffff;
+pub(super) const H: u32 = 0xffff;
 
-fn sx16(a: u32) -> i32 {
+/// A 16-bit register as a signed number.
+pub(super) fn sx16(a: u32) -> i32 {
     i32::from(a as u16 as i16)
 }
 
@@ -42,11 +42,13 @@ macro_rules! float2 {
 }
 
 impl Decoder<'_> {
-    fn bad_type(&self, mnemonic: &str, ty: Type) -> LoadError {
+    /// The row does not model the type.
+    pub(super) fn bad_type(&self, mnemonic: &str, ty: Type) -> LoadError {
         self.unsupported(&format!("{mnemonic}{}", ty.text()))
     }
 
-    fn same2(&mut self, f: Build<LaneFn>, ty: Type, dst: Dst, a: &Src, b: &Src, aux: u32) -> Decoded {
+    /// Two sources and a destination of one type.
+    pub(super) fn same2(&mut self, f: Build<LaneFn>, ty: Type, dst: Dst, a: &Src, b: &Src, aux: u32) -> Decoded {
         let bits = ty.bytes() * 8;
         self.binary(f, [bits; 3], dst, a, b, aux)
     }
@@ -94,14 +96,14 @@ impl Decoder<'_> {
             (F32, None) => float2!(modes, |x, y| x * y, float::mul32),
             (F64, None) => lanes(|a: u64, b: u64, _: u64, aux: u32| float::mul64(a, b, Modes::unpack(aux))),
             (U32 | S32, Some(Half::Lo)) => lane_fn!(|a: u32, b: u32| a.wrapping_mul(b)),
-            (U32, Some(Half::Hi)) => lane_fn!(|a: u32, b: u32| (u64::from(a) * u64::from(b) >> 32) as u32),
+            (U32, Some(Half::Hi)) => lane_fn!(|a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32),
             (S32, Some(Half::Hi)) => {
-                lane_fn!(|a: u32, b: u32| (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32)
+                lane_fn!(|a: u32, b: u32| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32)
             }
             (U64 | S64, Some(Half::Lo)) => lane_fn!(|a: u64, b: u64| a.wrapping_mul(b)),
-            (U64, Some(Half::Hi)) => lane_fn!(|a: u64, b: u64| (u128::from(a) * u128::from(b) >> 64) as u64),
+            (U64, Some(Half::Hi)) => lane_fn!(|a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64),
             (S64, Some(Half::Hi)) => {
-                lane_fn!(|a: u64, b: u64| (i128::from(a as i64) * i128::from(b as i64) >> 64) as u64)
+                lane_fn!(|a: u64, b: u64| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64)
             }
             (U16 | S16, Some(Half::Lo)) => lane_fn!(|a: u32, b: u32| a.wrapping_mul(b) & H),
             (U16, Some(Half::Hi)) => lane_fn!(|a: u32, b: u32| (a & H).wrapping_mul(b & H) >> 16),
@@ -133,11 +135,11 @@ impl Decoder<'_> {
         let f = match (i.ty, i.half) {
             (U32 | S32, Half::Lo) => lane_fn!(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c)),
             (U32, Half::Hi) => {
-                lane_fn!(|a: u32, b: u32, c: u32| ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c))
+                lane_fn!(|a: u32, b: u32, c: u32| (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c))
             }
             (S32, Half::Hi) => {
                 lane_fn!(|a: u32, b: u32, c: u32| {
-                    ((i64::from(a as i32) * i64::from(b as i32) >> 32) as u32).wrapping_add(c)
+                    (((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32).wrapping_add(c)
                 })
             }
             (U32, Half::Wide) => lane_fn!(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c)),
@@ -254,11 +256,11 @@ impl Decoder<'_> {
             (S64, ..) => lane_fn!(|a: u64, b: u64| (a as i64).min(b as i64) as u64),
             (U16, ..) => lane_fn!(|a: u32, b: u32| (a & H).min(b & H)),
             (S16, ..) => lane_fn!(|a: u32, b: u32| sx16(a).min(sx16(b)) as u32 & H),
-            (F32, false, false) => lane_fn!(|a: u32, b: u32| float::min32(a, b, false, false)),
-            (F32, true, false) => lane_fn!(|a: u32, b: u32| float::min32(a, b, true, false)),
-            (F32, false, true) => lane_fn!(|a: u32, b: u32| float::min32(a, b, false, true)),
-            (F32, true, true) => lane_fn!(|a: u32, b: u32| float::min32(a, b, true, true)),
-            (F64, ..) => lane_fn!(|a: u64, b: u64| float::min64(a, b)),
+            (F32, false, false) => lane_fn!(|a: u32, b: u32| minmax::min32(a, b, false, false)),
+            (F32, true, false) => lane_fn!(|a: u32, b: u32| minmax::min32(a, b, true, false)),
+            (F32, false, true) => lane_fn!(|a: u32, b: u32| minmax::min32(a, b, false, true)),
+            (F32, true, true) => lane_fn!(|a: u32, b: u32| minmax::min32(a, b, true, true)),
+            (F64, ..) => lane_fn!(|a: u64, b: u64| minmax::min64(a, b)),
             _ => return Err(self.bad_type("min", i.ty)),
         };
         self.same2(f, i.ty, i.dst, &i.a, &i.b, 0)
@@ -273,11 +275,11 @@ impl Decoder<'_> {
             (S64, ..) => lane_fn!(|a: u64, b: u64| (a as i64).max(b as i64) as u64),
             (U16, ..) => lane_fn!(|a: u32, b: u32| (a & H).max(b & H)),
             (S16, ..) => lane_fn!(|a: u32, b: u32| sx16(a).max(sx16(b)) as u32 & H),
-            (F32, false, false) => lane_fn!(|a: u32, b: u32| float::max32(a, b, false, false)),
-            (F32, true, false) => lane_fn!(|a: u32, b: u32| float::max32(a, b, true, false)),
-            (F32, false, true) => lane_fn!(|a: u32, b: u32| float::max32(a, b, false, true)),
-            (F32, true, true) => lane_fn!(|a: u32, b: u32| float::max32(a, b, true, true)),
-            (F64, ..) => lane_fn!(|a: u64, b: u64| float::max64(a, b)),
+            (F32, false, false) => lane_fn!(|a: u32, b: u32| minmax::max32(a, b, false, false)),
+            (F32, true, false) => lane_fn!(|a: u32, b: u32| minmax::max32(a, b, true, false)),
+            (F32, false, true) => lane_fn!(|a: u32, b: u32| minmax::max32(a, b, false, true)),
+            (F32, true, true) => lane_fn!(|a: u32, b: u32| minmax::max32(a, b, true, true)),
+            (F64, ..) => lane_fn!(|a: u64, b: u64| minmax::max64(a, b)),
             _ => return Err(self.bad_type("max", i.ty)),
         };
         self.same2(f, i.ty, i.dst, &i.a, &i.b, 0)
@@ -291,7 +293,9 @@ impl Decoder<'_> {
         let f = match (i.ty, direction, i.ftz.0) {
             (Type::F32, None, false) => lane_fn!(|a: u32| approx::rcp(a, false)),
             (Type::F32, None, true) => lane_fn!(|a: u32| approx::rcp(a, true)),
-            (Type::F32, Some(_), _) => lanes(|a: u32, _: u32, _: u32, aux: u32| float::div32(ONE, a, Modes::unpack(aux))),
+            (Type::F32, Some(_), _) => {
+                lanes(|a: u32, _: u32, _: u32, aux: u32| float::div32(ONE, a, Modes::unpack(aux)))
+            }
             (Type::F64, Some(_), _) => {
                 lanes(|a: u64, _: u64, _: u64, aux: u32| float::div64(ONE64, a, Modes::unpack(aux)))
             }
@@ -332,240 +336,18 @@ impl Decoder<'_> {
     }
 
     pub(super) fn decode_ex2(&mut self, i: &Ex2) -> Decoded {
-        let f = if i.ftz.0 {
-            lane_fn!(|a: u32| approx::ex2(a, true))
-        } else {
-            lane_fn!(|a: u32| approx::ex2(a, false))
-        };
+        let f =
+            if i.ftz.0 { lane_fn!(|a: u32| approx::ex2(a, true)) } else { lane_fn!(|a: u32| approx::ex2(a, false)) };
         self.approximation("ex2.approx", f, i.ty, i.dst, &i.a)
     }
 
     pub(super) fn decode_lg2(&mut self, i: &Lg2) -> Decoded {
-        let f = if i.ftz.0 {
-            lane_fn!(|a: u32| approx::lg2(a, true))
-        } else {
-            lane_fn!(|a: u32| approx::lg2(a, false))
-        };
+        let f =
+            if i.ftz.0 { lane_fn!(|a: u32| approx::lg2(a, true)) } else { lane_fn!(|a: u32| approx::lg2(a, false)) };
         self.approximation("lg2.approx", f, i.ty, i.dst, &i.a)
     }
 
     pub(super) fn decode_tanh(&mut self, i: &Tanh) -> Decoded {
         self.approximation("tanh.approx", lane_fn!(|a: u32| approx::tanh(a)), i.ty, i.dst, &i.a)
     }
-
-    fn bitwise(
-        &mut self,
-        (logic, f32bit, f64bit): (Logic, Build<LaneFn>, Build<LaneFn>),
-        ty: Type,
-        dst: Dst,
-        a: &Src,
-        b: &Src,
-    ) -> Decoded {
-        match ty {
-            Type::Pred => self.pred_logic(logic, dst, a, b),
-            Type::B16 | Type::B32 => self.same2(f32bit, ty, dst, a, b, 0),
-            Type::B64 => self.same2(f64bit, ty, dst, a, b, 0),
-            _ => Err(self.bad_type("bitwise", ty)),
-        }
-    }
-
-    pub(super) fn decode_and(&mut self, i: &And) -> Decoded {
-        let f = (Logic::And, lane_fn!(|a: u32, b: u32| a & b), lane_fn!(|a: u64, b: u64| a & b));
-        self.bitwise(f, i.ty, i.dst, &i.a, &i.b)
-    }
-
-    pub(super) fn decode_or(&mut self, i: &Or) -> Decoded {
-        let f = (Logic::Or, lane_fn!(|a: u32, b: u32| a | b), lane_fn!(|a: u64, b: u64| a | b));
-        self.bitwise(f, i.ty, i.dst, &i.a, &i.b)
-    }
-
-    pub(super) fn decode_xor(&mut self, i: &Xor) -> Decoded {
-        let f = (Logic::Xor, lane_fn!(|a: u32, b: u32| a ^ b), lane_fn!(|a: u64, b: u64| a ^ b));
-        self.bitwise(f, i.ty, i.dst, &i.a, &i.b)
-    }
-
-    pub(super) fn decode_not(&mut self, i: &Not) -> Decoded {
-        let f = match i.ty {
-            Type::Pred => return self.pred_logic(Logic::Not, i.dst, &i.a, &i.a),
-            Type::B16 => lane_fn!(|a: u32| !a & H),
-            Type::B32 => lane_fn!(|a: u32| !a),
-            Type::B64 => lane_fn!(|a: u64| !a),
-            _ => return Err(self.bad_type("not", i.ty)),
-        };
-        let bits = i.ty.bytes() * 8;
-        self.unary(f, bits, bits, i.dst, &i.a, 0)
-    }
-
-    pub(super) fn decode_shl(&mut self, i: &Shl) -> Decoded {
-        let f = match i.ty {
-            Type::B16 => lane_fn!(|a: u32, b: u32| int::shl(u64::from(a), b, 16) as u32),
-            Type::B32 => lane_fn!(|a: u32, b: u32| if b > 31 { 0 } else { a << (b & 31) }),
-            Type::B64 => lane_fn!(|a: u64, b: u32| if b > 63 { 0 } else { a << (b & 63) }),
-            _ => return Err(self.bad_type("shl", i.ty)),
-        };
-        let bits = i.ty.bytes() * 8;
-        self.binary(f, [bits, bits, 32], i.dst, &i.a, &i.b, 0)
-    }
-
-    pub(super) fn decode_shr(&mut self, i: &Shr) -> Decoded {
-        use Type::*;
-        let f = match i.ty {
-            B16 | U16 => lane_fn!(|a: u32, b: u32| if b > 15 { 0 } else { (a & H) >> (b & 15) }),
-            S16 => lane_fn!(|a: u32, b: u32| (sx16(a) >> b.min(15)) as u32 & H),
-            B32 | U32 => lane_fn!(|a: u32, b: u32| if b > 31 { 0 } else { a >> (b & 31) }),
-            S32 => lane_fn!(|a: u32, b: u32| (a as i32 >> b.min(31)) as u32),
-            B64 | U64 => lane_fn!(|a: u64, b: u32| if b > 63 { 0 } else { a >> (b & 63) }),
-            S64 => lane_fn!(|a: u64, b: u32| (a as i64 >> b.min(63)) as u64),
-            _ => return Err(self.bad_type("shr", i.ty)),
-        };
-        let bits = i.ty.bytes() * 8;
-        self.binary(f, [bits, bits, 32], i.dst, &i.a, &i.b, 0)
-    }
-
-    pub(super) fn decode_shf(&mut self, i: &Shf) -> Decoded {
-        if i.ty != Type::B32 {
-            return Err(self.bad_type("shf", i.ty));
-        }
-        let aux = u32::from(i.direction == FunnelShift::Left) | u32::from(i.mode == FunnelMode::Wrap) << 1;
-        let f = lane_fn!(|a: u32, b: u32, c: u32; aux| int::funnel(a, b, c, aux & 1 != 0, aux & 2 != 0));
-        self.ternary(f, [32; 4], i.dst, [&i.a, &i.b, &i.c], aux)
-    }
-
-    pub(super) fn decode_lop3(&mut self, i: &Lop3) -> Decoded {
-        let Src::Imm(table @ 0..=255) = i.table else {
-            return Err(self.operand_error("the truth table must be a constant from 0 to 255"));
-        };
-        let f = lane_fn!(|a: u32, b: u32, c: u32; aux| int::lop3(a, b, c, aux));
-        self.ternary(f, [32; 4], i.dst, [&i.a, &i.b, &i.c], table as u32)
-    }
-
-    pub(super) fn decode_prmt(&mut self, i: &Prmt) -> Decoded {
-        let f = lane_fn!(|a: u32, b: u32, c: u32| int::prmt(a, b, c));
-        self.ternary(f, [32; 4], i.dst, [&i.a, &i.b, &i.selector], 0)
-    }
-
-    pub(super) fn decode_bfe(&mut self, i: &Bfe) -> Decoded {
-        let f = match i.ty {
-            Type::U32 => lane_fn!(|a: u32, b: u32, c: u32| int::bfe(u64::from(a), b, c, 32, false) as u32),
-            Type::S32 => lane_fn!(|a: u32, b: u32, c: u32| int::bfe(u64::from(a), b, c, 32, true) as u32),
-            Type::U64 => lane_fn!(|a: u64, b: u32, c: u32| int::bfe(a, b, c, 64, false)),
-            Type::S64 => lane_fn!(|a: u64, b: u32, c: u32| int::bfe(a, b, c, 64, true)),
-            _ => return Err(self.bad_type("bfe", i.ty)),
-        };
-        let bits = i.ty.bytes() * 8;
-        self.ternary(f, [bits, bits, 32, 32], i.dst, [&i.a, &i.start, &i.length], 0)
-    }
-
-    pub(super) fn decode_bfi(&mut self, i: &Bfi) -> Decoded {
-        // Four sources: the position and the length must share a register, so they are constants.
-        let (Src::Imm(start @ 0..=255), Src::Imm(length @ 0..=255)) = (&i.start, &i.length) else {
-            return Err(self.unsupported("bfi with a position or length that is not a constant"));
-        };
-        let aux = *start as u32 | (*length as u32) << 8;
-        let f = match i.ty {
-            Type::B32 => lane_fn!(|a: u32, b: u32, _c: u32; aux| {
-                int::bfi(u64::from(a), u64::from(b), aux & 255, aux >> 8, 32) as u32
-            }),
-            Type::B64 => lane_fn!(|a: u64, b: u64, _c: u64; aux| int::bfi(a, b, aux & 255, aux >> 8, 64)),
-            _ => return Err(self.bad_type("bfi", i.ty)),
-        };
-        self.same2(f, i.ty, i.dst, &i.a, &i.b, aux)
-    }
-
-    pub(super) fn decode_popc(&mut self, i: &Popc) -> Decoded {
-        match i.ty {
-            Type::B32 => self.unary(lane_fn!(|a: u32| a.count_ones()), 32, 32, i.dst, &i.a, 0),
-            Type::B64 => self.unary(lane_fn!(|a: u64| a.count_ones()), 32, 64, i.dst, &i.a, 0),
-            _ => Err(self.bad_type("popc", i.ty)),
-        }
-    }
-
-    pub(super) fn decode_clz(&mut self, i: &Clz) -> Decoded {
-        match i.ty {
-            Type::B32 => self.unary(lane_fn!(|a: u32| a.leading_zeros()), 32, 32, i.dst, &i.a, 0),
-            Type::B64 => self.unary(lane_fn!(|a: u64| a.leading_zeros()), 32, 64, i.dst, &i.a, 0),
-            _ => Err(self.bad_type("clz", i.ty)),
-        }
-    }
-
-    pub(super) fn decode_brev(&mut self, i: &Brev) -> Decoded {
-        match i.ty {
-            Type::B32 => self.unary(lane_fn!(|a: u32| a.reverse_bits()), 32, 32, i.dst, &i.a, 0),
-            Type::B64 => self.unary(lane_fn!(|a: u64| a.reverse_bits()), 64, 64, i.dst, &i.a, 0),
-            _ => Err(self.bad_type("brev", i.ty)),
-        }
-    }
-
-    /// The comparison of `setp`.
-    pub(super) fn comparison(&self, compare: Compare, ftz: bool, ty: Type) -> Result<Build<CompareFn>, LoadError> {
-        use Compare::*;
-        macro_rules! integers {
-            ($Reg:ty, |$v:ident| $value:expr) => {{
-                macro_rules! build {
-                    ($op:tt) => {
-                        compares(|a: $Reg, b: $Reg, _| {
-                            let $v = a;
-                            let x = $value;
-                            let $v = b;
-                            x $op $value
-                        })
-                    };
-                }
-                match compare {
-                    Eq => build!(==),
-                    Ne => build!(!=),
-                    Lt => build!(<),
-                    Le => build!(<=),
-                    Gt => build!(>),
-                    Ge => build!(>=),
-                    _ => return Err(self.unsupported(&format!("setp{}{}", compare.text(), ty.text()))),
-                }
-            }};
-        }
-        macro_rules! floats {
-            ($Reg:ty, |$v:ident| $value:expr) => {{
-                macro_rules! build {
-                    (|$x:ident, $y:ident| $test:expr) => {
-                        compares(|a: $Reg, b: $Reg, _| {
-                            let $v = a;
-                            let $x = $value;
-                            let $v = b;
-                            let $y = $value;
-                            $test
-                        })
-                    };
-                }
-                match compare {
-                    Eq => build!(|x, y| x == y),
-                    Ne => build!(|x, y| x < y || x > y),
-                    Lt => build!(|x, y| x < y),
-                    Le => build!(|x, y| x <= y),
-                    Gt => build!(|x, y| x > y),
-                    Ge => build!(|x, y| x >= y),
-                    Equ => build!(|x, y| !(x < y || x > y)),
-                    Neu => build!(|x, y| x != y),
-                    Ltu => build!(|x, y| !(x >= y)),
-                    Leu => build!(|x, y| !(x > y)),
-                    Gtu => build!(|x, y| !(x <= y)),
-                    Geu => build!(|x, y| !(x < y)),
-                    Num => build!(|x, y| !x.is_nan() && !y.is_nan()),
-                    Nan => build!(|x, y| x.is_nan() || y.is_nan()),
-                }
-            }};
-        }
-        use Type::*;
-        Ok(match ty {
-            U32 | B32 => integers!(u32, |v| v),
-            S32 => integers!(u32, |v| v as i32),
-            U64 | B64 => integers!(u64, |v| v),
-            S64 => integers!(u64, |v| v as i64),
-            U16 | B16 => integers!(u32, |v| v & H),
-            S16 => integers!(u32, |v| sx16(v)),
-            F32 if ftz => floats!(u32, |v| f32::from_bits(flush(v))),
-            F32 => floats!(u32, |v| f32::from_bits(v)),
-            F64 => floats!(u64, |v| f64::from_bits(v)),
-            _ => return Err(self.bad_type("setp", ty)),
-        })
-    }
 }
-

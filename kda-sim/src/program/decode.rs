@@ -128,7 +128,7 @@ impl Decoder<'_> {
         space: Option<Space>,
         x: Option<&Src>,
         done: Option<Reg>,
-        (order, scope): (Option<Order>, Option<Scope>),
+        order: Option<Order>,
     ) -> Decoded {
         let address = self.address(address, space)?;
         let x = match x {
@@ -141,8 +141,8 @@ impl Decoder<'_> {
             MbarrierOp::ExpectTx => MemOrder::Relaxed,
             _ => MemOrder::Release,
         };
-        let (order, scope) = (mem_order(order, default), mem_scope(scope, MemScope::Cta));
-        self.push(Kind::Mbarrier { op, address, x, d, order, scope });
+        let order = mem_order(order, default);
+        self.push(Kind::Mbarrier { op, address, x, d, order });
         Ok(())
     }
 }
@@ -312,7 +312,9 @@ impl Semantics for Decoder<'_> {
             let end = offset + i64::from(elements.bytes) * i64::from(elements.count);
             let size = self.entry.param_offsets().1;
             if offset < 0 || end > i64::from(size) {
-                return Err(self.operand_error(format!("bytes {offset} to {end} are not in the {size} parameter bytes")));
+                return Err(
+                    self.operand_error(format!("bytes {offset} to {end} are not in the {size} parameter bytes"))
+                );
             }
             self.push(Kind::LoadParam { elements, list, offset: offset as u32 });
             return Ok(());
@@ -403,7 +405,7 @@ impl Semantics for Decoder<'_> {
         Ok(())
     }
     fn cluster_wait(&mut self, _: &ClusterWait) -> Decoded {
-        self.push(Kind::ClusterWait { acquire: true });
+        self.push(Kind::ClusterWait);
         Ok(())
     }
     fn fence(&mut self, i: &Fence) -> Decoded {
@@ -426,25 +428,25 @@ impl Semantics for Decoder<'_> {
     }
 
     fn mbarrier_init(&mut self, i: &MbarrierInit) -> Decoded {
-        self.mbarrier(MbarrierOp::Init, &i.address, i.space, Some(&i.count), None, (None, None))
+        self.mbarrier(MbarrierOp::Init, &i.address, i.space, Some(&i.count), None, None)
     }
     fn mbarrier_inval(&mut self, i: &MbarrierInval) -> Decoded {
-        self.mbarrier(MbarrierOp::Inval, &i.address, i.space, None, None, (None, None))
+        self.mbarrier(MbarrierOp::Inval, &i.address, i.space, None, None, None)
     }
     fn mbarrier_arrive(&mut self, i: &MbarrierArrive) -> Decoded {
-        self.mbarrier(MbarrierOp::Arrive, &i.address, i.space, i.count.as_ref(), None, (i.order, i.scope))
+        self.mbarrier(MbarrierOp::Arrive, &i.address, i.space, i.count.as_ref(), None, i.order)
     }
     fn mbarrier_arrive_expect_tx(&mut self, i: &MbarrierArriveExpectTx) -> Decoded {
-        self.mbarrier(MbarrierOp::ArriveExpectTx, &i.address, i.space, Some(&i.bytes), None, (i.order, i.scope))
+        self.mbarrier(MbarrierOp::ArriveExpectTx, &i.address, i.space, Some(&i.bytes), None, i.order)
     }
     fn mbarrier_expect_tx(&mut self, i: &MbarrierExpectTx) -> Decoded {
-        self.mbarrier(MbarrierOp::ExpectTx, &i.address, i.space, Some(&i.bytes), None, (Some(i.order), i.scope))
+        self.mbarrier(MbarrierOp::ExpectTx, &i.address, i.space, Some(&i.bytes), None, Some(i.order))
     }
     fn mbarrier_try_wait(&mut self, i: &MbarrierTryWait) -> Decoded {
-        self.mbarrier(MbarrierOp::TryWait, &i.address, i.space, Some(&i.parity), Some(i.done), (i.order, i.scope))
+        self.mbarrier(MbarrierOp::TryWait, &i.address, i.space, Some(&i.parity), Some(i.done), i.order)
     }
     fn mbarrier_test_wait(&mut self, i: &MbarrierTestWait) -> Decoded {
-        self.mbarrier(MbarrierOp::TestWait, &i.address, i.space, Some(&i.parity), Some(i.done), (i.order, i.scope))
+        self.mbarrier(MbarrierOp::TestWait, &i.address, i.space, Some(&i.parity), Some(i.done), i.order)
     }
 
     fn bulk_store(&mut self, i: &BulkStore) -> Decoded {

@@ -2,14 +2,18 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | from the text to operations, one method a row of the instruction table | [`mod@decode`] |
-//! | the operations | [`op`] |
+//! | from the text to operations, one method a row of the instruction table | `decode` |
+//! | the closures behind the arithmetic rows | `arith`, `bits`, `compare`, `cvt` |
+//! | operands as register numbers | `operands` |
+//! | the operations | `op` |
 //! | where an operation stands in the text and in the source | [`source`] |
 
 mod arith;
+mod bits;
+mod compare;
 mod cvt;
 mod decode;
-pub mod op;
+pub(crate) mod op;
 mod operands;
 pub mod source;
 
@@ -40,8 +44,6 @@ pub struct Program {
     pub(crate) hidden: Vec<(Hidden, u16)>,
     /// Choose the build for AVX2 + FMA.
     pub(crate) vector: bool,
-    /// Least alignment of the dynamic shared memory.
-    pub(crate) shared_align: u32,
 }
 
 /// A value that is known when a warp starts.
@@ -143,7 +145,6 @@ impl Program {
             registers,
             hidden,
             vector,
-            shared_align: module.shared.as_ref().map_or(16, |s| s.align),
         })
     }
 

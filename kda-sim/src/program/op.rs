@@ -101,6 +101,14 @@ pub struct Elements {
     pub half: bool,
 }
 
+impl Elements {
+    /// Bytes of a lane.
+    #[inline(always)]
+    pub fn size(self) -> usize {
+        self.bytes as usize * self.count as usize
+    }
+}
+
 /// What a mbarrier operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierOp {
@@ -174,7 +182,7 @@ pub enum Kind {
     /// `barrier.cluster.arrive`
     ClusterArrive { release: bool },
     /// `barrier.cluster.wait`
-    ClusterWait { acquire: bool },
+    ClusterWait,
     /// `fence.acq_rel` and `fence.sc`
     Fence { scope: MemScope },
     /// `fence.proxy.async`, for the spaces named.
@@ -182,7 +190,7 @@ pub enum Kind {
     /// `fence.mbarrier_init`
     InitFence,
     /// An mbarrier operation.
-    Mbarrier { op: MbarrierOp, address: AddressRef, x: u16, d: u16, order: MemOrder, scope: MemScope },
+    Mbarrier { op: MbarrierOp, address: AddressRef, x: u16, d: u16, order: MemOrder },
     /// `cp.async.bulk` from shared to global memory.
     BulkStore { dst: AddressRef, src: AddressRef, bytes: u16 },
     /// `cp.async.bulk` from global to shared memory.

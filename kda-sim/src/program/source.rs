@@ -36,11 +36,14 @@ impl fmt::Display for Position {
     }
 }
 
+/// File, line and column of a `.loc`.
+type Location = (u32, u32, u32);
+
 /// Positions of all operations.
 #[derive(Debug)]
 pub(crate) struct SourceMap {
     files: HashMap<u32, String>,
-    ops: Vec<(u32, Option<(u32, u32, u32)>, String)>,
+    ops: Vec<(u32, Option<Location>, String)>,
 }
 
 impl SourceMap {
@@ -48,7 +51,7 @@ impl SourceMap {
         SourceMap { files: files.iter().cloned().collect(), ops: Vec::new() }
     }
 
-    pub fn push(&mut self, ptx_line: u32, location: Option<(u32, u32, u32)>, text: String) {
+    pub fn push(&mut self, ptx_line: u32, location: Option<Location>, text: String) {
         self.ops.push((ptx_line, location, text));
     }
 

@@ -1,7 +1,6 @@
 //! Is an access ordered after those before it?
 //!
-//! The span functions serve a warp that accesses consecutive words: as long as all cells look alike they decide for all
-//! lanes at once. The word functions serve everything else.
+//! The functions here serve single words; [`span`](super::span) decides for all words of a warp at once where it can.
 
 use super::cell::{self, ALL_BYTES, EXTRA, PAIR, STRONG};
 use super::clock::{AGENT_BITS, Clocks, Entry, MANY_LANES};
@@ -41,9 +40,9 @@ pub struct Conflict {
 #[derive(Clone, Debug)]
 pub struct Caches {
     segments: [u32; 64],
-    sets: [u32; 16],
+    pub(super) sets: [u32; 16],
     /// Sets covered but for the observer's own segment: set and segment.
-    own_sets: [(u32, u32); 16],
+    pub(super) own_sets: [(u32, u32); 16],
     /// Transitions of reader sets: set, segment, kind and pc, result.
     next: [(u32, u32, u32, u32); 16],
 }
@@ -88,35 +87,15 @@ pub struct Observer<'a> {
     pub proxy: Proxy,
     /// A strong access: not in conflict with other strong ones.
     pub strong: bool,
+    /// Words whose atomics, so far, are ordered before this access: the observer has acquired them.
+    pub acquired: &'a [u64],
     /// Agents below this number of each cluster are warps.
     pub warps: u32,
 }
 
-/// To which lanes consecutive words belong.
-#[derive(Clone, Copy, Debug)]
-pub enum Spread {
-    /// A lane has two to this power words.
-    PerLane(u32),
-    /// One lane for all, or [`MANY_LANES`].
-    One(u32),
-}
-
-impl Spread {
-    #[inline(always)]
-    fn lane(self, word: usize) -> u32 {
-        match self {
-            Spread::PerLane(shift) => word as u32 >> shift,
-            Spread::One(lane) => lane,
-        }
-    }
-}
-
-const SEGMENT: u64 = 0xffff_ffff << 32;
-const LANE: u64 = 63 << 7;
-
 impl Observer<'_> {
     #[inline(always)]
-    fn is_ok_segment(&self, segment: u32) -> bool {
+    pub(super) fn is_ok_segment(&self, segment: u32) -> bool {
         segment <= self.base_segment || self.caches.segments[(segment & 63) as usize] == segment
     }
 
@@ -144,17 +123,31 @@ impl Observer<'_> {
             }
             return true;
         }
-        (agent == self.agent && previous_lane == lane && lane < MANY_LANES) || entry.covers(clock, previous_lane)
+        // A thread's own accesses are in order; its bulk copies are not.
+        let own = self.proxy == Proxy::Generic && agent == self.agent && previous_lane == lane && lane < MANY_LANES;
+        own || entry.covers(clock, previous_lane)
     }
 
     /// Checks the last write of a word against an access of some of its bytes.
-    fn check_write(&mut self, cells: &Cells<'_>, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
+    pub(super) fn check_write(
+        &mut self,
+        cells: &Cells<'_>,
+        word: usize,
+        lane: u32,
+        bytes: u32,
+    ) -> Result<(), Conflict> {
         let stamp = cells.writes[word];
-        self.check_stamp(stamp, word, lane, bytes)?;
+        let acquired = self.acquired.contains(&(cells.key + word as u64));
+        if !(acquired && stamp & STRONG != 0) {
+            self.check_stamp(stamp, word, lane, bytes)?;
+        }
         if stamp & EXTRA != 0
-            && let Some(extra) = self.history.extra.get(&(cells.key + word as u64)).cloned()
+            && let Some(extra) = self.history.extra.get(&(cells.key + word as u64))
         {
-            for stamp in extra {
+            let past = |s: &u64| self.is_ok_segment(cell::segment(*s)) || cell::bytes(*s) & bytes == 0;
+            let atomic = |s: &u64| (acquired || self.strong) && s & STRONG != 0;
+            let open: Vec<u64> = extra.iter().copied().filter(|s| !past(s) && !atomic(s)).collect();
+            for stamp in open {
                 self.check_stamp(stamp, word, lane, bytes)?;
             }
         }
@@ -175,12 +168,19 @@ impl Observer<'_> {
     }
 
     /// Checks the reads of a word against a write of some of its bytes.
-    fn check_reads(&mut self, cells: &Cells<'_>, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
+    pub(super) fn check_reads(
+        &mut self,
+        cells: &Cells<'_>,
+        word: usize,
+        lane: u32,
+        bytes: u32,
+    ) -> Result<(), Conflict> {
         let stamp = cells.reads[word];
         let set = cell::segment(stamp);
         if set <= self.base_set || self.caches.sets[(set & 15) as usize] == set {
             return Ok(());
         }
+        let acquired = self.acquired.contains(&(cells.key + word as u64));
         let mut all_covered = true;
         let mut only_own = true;
         let mut at = set;
@@ -191,7 +191,7 @@ impl Observer<'_> {
             let covered = clock <= entry.all;
             all_covered &= covered;
             only_own &= covered || (at == set && node.segment == self.segment);
-            let strong = self.strong && node.kind & 16 != 0;
+            let strong = (self.strong || acquired) && node.kind & 16 != 0;
             if !covered && !strong && u32::from(node.kind) & bytes != 0 {
                 // The stamp describes the last reader alone; of the others it is not known which lanes read.
                 let last = at == set && cell::bytes(stamp) & bytes != 0;
@@ -219,7 +219,7 @@ impl Observer<'_> {
     }
 
     #[inline(always)]
-    fn next_set(&mut self, set: u32, bytes: u32) -> u32 {
+    pub(super) fn next_set(&mut self, set: u32, bytes: u32) -> u32 {
         let set = if set <= self.base_set { 0 } else { set };
         let kind = bytes | if self.strong { 16 } else { 0 };
         let what = self.pc << 8 | kind;
@@ -252,128 +252,9 @@ impl Observer<'_> {
 
     /// True if a read stamp describes a reader of the present segment.
     #[inline(always)]
-    fn last_reader(&self, stamp: u64) -> bool {
+    pub(super) fn last_reader(&self, stamp: u64) -> bool {
         let set = cell::segment(stamp);
         set > self.base_set && self.history.node(set).segment == self.segment
-    }
-
-    /// True if every word was last written by its own lane, in the present segment.
-    #[inline(always)]
-    fn own_lanes(&self, writes: &[u64], spread: Spread) -> bool {
-        let own = u64::from(self.segment) << 32 | ALL_BYTES;
-        let mut other = 0;
-        for (word, write) in writes.iter().enumerate() {
-            let lane = u64::from(spread.lane(word)) << 7;
-            other |= (write ^ (own | lane)) & (SEGMENT | LANE | PAIR | ALL_BYTES | EXTRA);
-        }
-        // A word of several lanes belongs to none of them.
-        other == 0 && !matches!(spread, Spread::One(MANY_LANES))
-    }
-
-    /// A read of whole consecutive words.
-    #[inline(always)]
-    pub fn read_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
-        let n = cells.writes.len();
-        if n == 0 {
-            return Ok(());
-        }
-        let (write0, read0) = (cells.writes[0], cells.reads[0]);
-        let (mut differ, mut any, mut differ_reads) = (0, 0, 0);
-        for (write, read) in cells.writes.iter().zip(cells.reads.iter()) {
-            differ |= write ^ write0;
-            any |= write;
-            differ_reads |= read ^ read0;
-        }
-        if (differ & SEGMENT != 0 || any & EXTRA != 0 || !self.is_ok_segment(cell::segment(write0)))
-            && !self.own_lanes(cells.writes, spread)
-        {
-            for word in 0..n {
-                if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        if differ_reads & SEGMENT != 0 {
-            for word in 0..n {
-                let old = cells.reads[word];
-                let next = self.next_set(cell::segment(old), 0xf);
-                let lane = spread.lane(word);
-                let mut info = cell::info(self.pc, lane, 0xf);
-                if self.last_reader(old) {
-                    info = merge_reader(old, info, lane, 0xf);
-                }
-                cells.reads[word] = u64::from(next) << 32 | info;
-            }
-            return Ok(());
-        }
-        let set = cell::segment(read0);
-        let next = u64::from(self.next_set(set, 0xf)) << 32;
-        let base = next | cell::info(self.pc, 0, 0xf);
-        if self.last_reader(read0) {
-            for (word, read) in cells.reads.iter_mut().enumerate() {
-                let lane = spread.lane(word);
-                let lane = if cell::lane(*read) == lane && *read & PAIR == 0 { lane } else { MANY_LANES };
-                *read = base | u64::from(lane) << 7;
-            }
-        } else {
-            for (word, read) in cells.reads.iter_mut().enumerate() {
-                *read = base | u64::from(spread.lane(word)) << 7;
-            }
-        }
-        Ok(())
-    }
-
-    /// A write of whole consecutive words, each by another lane.
-    #[inline(always)]
-    pub fn write_span(&mut self, cells: &mut Cells<'_>, spread: Spread) -> Result<(), Conflict> {
-        let n = cells.writes.len();
-        if n == 0 {
-            return Ok(());
-        }
-        let (write0, read0) = (cells.writes[0], cells.reads[0]);
-        let (mut differ, mut any, mut differ_reads) = (0, 0, 0);
-        for (write, read) in cells.writes.iter().zip(cells.reads.iter()) {
-            differ |= write ^ write0;
-            any |= write;
-            differ_reads |= read ^ read0;
-        }
-        let extra = any & EXTRA != 0;
-        if (differ & SEGMENT != 0 || extra || !self.is_ok_segment(cell::segment(write0)))
-            && !self.own_lanes(cells.writes, spread)
-        {
-            for word in 0..n {
-                if !self.is_ok_segment(cell::segment(cells.writes[word])) || cells.writes[word] & EXTRA != 0 {
-                    self.check_write(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        let set = cell::segment(read0);
-        let alike = differ_reads & SEGMENT == 0;
-        if !(alike && (set <= self.base_set || self.caches.sets[(set & 15) as usize] == set)) {
-            let own = alike && self.caches.own_sets[(set & 15) as usize] == (set, self.segment);
-            let mut other = 0;
-            for (word, read) in cells.reads.iter().enumerate() {
-                let lane = u64::from(spread.lane(word)) << 7;
-                other |= (read ^ (lane | ALL_BYTES)) & (LANE | PAIR | ALL_BYTES);
-            }
-            if !own || other != 0 {
-                for word in 0..n {
-                    self.check_reads(cells, word, spread.lane(word), 0xf)?;
-                }
-            }
-        }
-        if extra {
-            for word in 0..n {
-                self.history.extra.remove(&(cells.key + word as u64));
-            }
-        }
-        let strong = if self.strong { STRONG } else { 0 };
-        let base = u64::from(self.segment) << 32 | cell::info(self.pc, 0, 0xf) | strong;
-        for (word, write) in cells.writes.iter_mut().enumerate() {
-            *write = base | u64::from(spread.lane(word)) << 7;
-        }
-        cells.reads.fill(0);
-        Ok(())
     }
 
     /// First half of a write of some bytes of a word: the check.
@@ -425,7 +306,12 @@ impl Observer<'_> {
         let mut keep_old = false;
         let mut stamp = new | (old & EXTRA);
         if live && segment == self.segment && left != 0 && (old & STRONG) == strong {
-            if cell::lane(old) == lane && old & PAIR == 0 {
+            let half = bytes & 3 == 0 || bytes & 12 == 0;
+            if old & PAIR != 0 && half && cell::lane_of(old, bytes) == lane {
+                // One of two neighbours writes its half again.
+                stamp = u64::from(self.segment) << 32 | cell::info(self.pc, cell::lane(old), 15) | PAIR | strong;
+                stamp |= old & EXTRA;
+            } else if cell::lane(old) == lane && old & PAIR == 0 {
                 stamp |= u64::from(left) << 3;
             } else if (left, bytes) == (3, 12) && old & PAIR == 0 && cell::lane(old) + 1 == lane {
                 // Two neighbours write the halves of a word: one stamp tells both.
@@ -442,7 +328,7 @@ impl Observer<'_> {
             keep_old = agent != self.agent && clock > self.entry(agent, true).all;
         }
         if keep_old {
-            self.history.extra.entry(key).or_default().push(old & !EXTRA);
+            self.history.keep_write(key, old & !EXTRA);
             stamp |= EXTRA;
         }
         if bytes == 15 {

@@ -1,7 +1,6 @@
 //! Vector clocks over agents.
 
-use super::history::FastMap;
-use std::rc::Rc;
+use super::foreign::{Foreign, join_all};
 
 /// Agents of a cluster are numbered from `cluster << AGENT_BITS`.
 pub const AGENT_BITS: u32 = 12;
@@ -76,12 +75,12 @@ impl Known {
     }
 }
 
-/// What an observer knows of every agent: densely for the agents of its cluster, sparsely for the others.
+/// What an observer knows of every agent: at once for the agents of its cluster, in a tree for the others.
 #[derive(Clone, Debug)]
 pub struct Clocks {
     cluster: u32,
     local: Vec<Known>,
-    foreign: Option<Rc<FastMap<u32, Known>>>,
+    foreign: Foreign,
 }
 
 const LOCAL: u32 = (1 << AGENT_BITS) - 1;
@@ -89,61 +88,42 @@ const LOCAL: u32 = (1 << AGENT_BITS) - 1;
 impl Clocks {
     /// Knows nothing.
     pub fn new(cluster: u32) -> Clocks {
-        Clocks { cluster, local: Vec::new(), foreign: None }
+        Clocks { cluster, local: Vec::new(), foreign: Foreign::default() }
     }
 
     /// What is known of an agent.
     #[inline]
     pub fn get(&self, agent: u32) -> Known {
-        if agent >> AGENT_BITS == self.cluster {
-            return self.local.get((agent & LOCAL) as usize).copied().unwrap_or_default();
-        }
-        self.foreign.as_ref().and_then(|f| f.get(&agent)).copied().unwrap_or_default()
+        let cluster = agent >> AGENT_BITS;
+        let known = if cluster == self.cluster { self.local.as_slice() } else { self.foreign.get(cluster) };
+        known.get((agent & LOCAL) as usize).copied().unwrap_or_default()
     }
 
     /// What is known of an agent, to change.
     pub fn get_mut(&mut self, agent: u32) -> &mut Known {
-        if agent >> AGENT_BITS == self.cluster {
-            let index = (agent & LOCAL) as usize;
-            if index >= self.local.len() {
-                self.local.resize(index + 1, Known::default());
-            }
-            return &mut self.local[index];
+        let cluster = agent >> AGENT_BITS;
+        let known = if cluster == self.cluster { &mut self.local } else { self.foreign.get_mut(cluster) };
+        let index = (agent & LOCAL) as usize;
+        if index >= known.len() {
+            known.resize(index + 1, Known::default());
         }
-        Rc::make_mut(self.foreign.get_or_insert_default()).entry(agent).or_default()
+        &mut known[index]
     }
 
     /// Learns what `other` knows.
     pub fn join(&mut self, other: &Clocks) {
+        self.foreign.join(&other.foreign);
         if self.cluster == other.cluster {
-            if self.local.len() < other.local.len() {
-                self.local.resize(other.local.len(), Known::default());
-            }
-            for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
-                mine.join(theirs);
-            }
+            join_all(&mut self.local, &other.local);
         } else {
-            for (index, known) in other.local.iter().enumerate() {
-                self.get_mut(other.cluster << AGENT_BITS | index as u32).join(known);
-            }
-        }
-        let Some(theirs) = &other.foreign else { return };
-        match &self.foreign {
-            Some(mine) if Rc::ptr_eq(mine, theirs) => {}
-            None if self.cluster == other.cluster => self.foreign = Some(Rc::clone(theirs)),
-            _ => {
-                for (agent, known) in theirs.iter() {
-                    self.get_mut(*agent).join(known);
-                }
-            }
+            join_all(self.foreign.get_mut(other.cluster), &other.local);
+            join_all(&mut self.local, other.foreign.get(self.cluster));
         }
     }
 
-    /// Calls `f` with everything known.
-    pub fn for_each(&mut self, mut f: impl FnMut(&mut Known)) {
+    /// Changes everything known where `needed` says so.
+    pub fn update(&mut self, needed: impl Fn(&Known) -> bool, mut f: impl FnMut(&mut Known)) {
         self.local.iter_mut().for_each(&mut f);
-        if let Some(foreign) = &mut self.foreign {
-            Rc::make_mut(foreign).values_mut().for_each(f);
-        }
+        self.foreign.update(&needed, &mut f);
     }
 }

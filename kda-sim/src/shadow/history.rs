@@ -3,6 +3,7 @@
 //! A set of readers is a chain of nodes, shared between all cells that the same segments have read; a cell holds the
 //! number of the last node.
 
+use super::cell;
 use super::clock::Clocks;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -113,16 +114,27 @@ impl History {
         self.sets[(set - self.set_base - 1) as usize]
     }
 
-    /// The nodes of a set.
-    pub fn readers(&self, set: u32) -> impl Iterator<Item = Reader> + '_ {
-        let mut at = set;
-        std::iter::from_fn(move || {
-            (at > self.set_base).then(|| {
-                let node = self.node(at);
-                at = node.rest;
-                node
-            })
-        })
+    /// Keeps a write that a later one of other bytes, or of another atomic, would hide. Of each lane of an agent the
+    /// latest is kept, for each set of bytes.
+    pub fn keep_write(&mut self, key: u64, stamp: u64) {
+        let base = self.segment_base;
+        let who = |s: u64, segments: &[(u32, u32)]| {
+            (segments[(cell::segment(s) - base - 1) as usize].0, cell::lane(s), cell::bytes(s))
+        };
+        let kept = self.extra.entry(key).or_default();
+        let segments = &self.segments;
+        let recent = kept.iter().rev().take(8).position(|s| who(*s, segments) == who(stamp, segments));
+        if let Some(back) = recent {
+            let at = kept.len() - 1 - back;
+            kept[at] = stamp;
+            return;
+        }
+        kept.push(stamp);
+        if kept.len() >= 16 && kept.len().is_power_of_two() {
+            // Later segments have greater numbers.
+            kept.sort_unstable_by_key(|s| (who(*s, segments), std::cmp::Reverse(*s >> 32)));
+            kept.dedup_by_key(|s| who(*s, segments));
+        }
     }
 
     /// The set with one more reader. Readers that the new one's clocks cover leave it: who is ordered after the new

@@ -2,10 +2,11 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | what an observer knows of everybody's past | [`clock`] |
+//! | what an observer knows of everybody's past | [`clock`]; of other clusters [`foreign`] |
 //! | numbering of pasts: segments, and sets of readers | [`history`] |
 //! | bits of a shadow cell | [`cell`] |
 //! | is an access ordered after those before it? | [`check`] |
+//! | the same for a warp's consecutive words | [`span`] |
 //!
 //! # Model
 //! An *agent* performs accesses in an order of its own: a warp through the generic proxy, the bulk reads and the bulk
@@ -19,4 +20,6 @@
 pub mod cell;
 pub mod check;
 pub mod clock;
+pub mod foreign;
 pub mod history;
+pub mod span;

@@ -74,10 +74,7 @@ impl Bench {
 
     pub fn run(&mut self) -> Result<Stats, Box<Report>> {
         let program = Program::load(&self.text).unwrap_or_else(|e| panic!("{e}\n{}", numbered(&self.text)));
-        let launch = Launch {
-            shared_bytes: self.shared_bytes,
-            ..Launch::new(self.grid, self.block, &self.params)
-        };
+        let launch = Launch { shared_bytes: self.shared_bytes, ..Launch::new(self.grid, self.block, &self.params) };
         run(&program, &launch, &mut self.memory, &self.options)
     }
 
