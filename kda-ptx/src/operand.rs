@@ -198,6 +198,10 @@ pub struct RegList(pub Vec<Reg>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutList(pub Vec<Reg>);
 
+/// Sources at the end of the list: as many as there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Trailing(pub Vec<Src>);
+
 /// An address in brackets without an offset that is tensor memory: `[%r1]`.
 pub type TmemAddress = Address;
 
@@ -498,6 +502,28 @@ impl Operand for Label {
         cursor.symbol().map(Label)
     }
     fn registers(&self, _: &mut dyn FnMut(Reg, Role)) {}
+}
+
+impl Operand for Trailing {
+    fn print(&self, out: &mut String) {
+        self.print_in_list(out, &mut true);
+    }
+    fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
+        Self::parse_in_list(cursor, &mut true)
+    }
+    fn registers(&self, visit: &mut dyn FnMut(Reg, Role)) {
+        self.0.iter().for_each(|src| src.registers(visit));
+    }
+    fn print_in_list(&self, out: &mut String, first: &mut bool) {
+        self.0.iter().for_each(|src| src.print_in_list(out, first));
+    }
+    fn parse_in_list(cursor: &mut Cursor<'_>, first: &mut bool) -> Result<Self, ParseError> {
+        let mut sources = Vec::new();
+        while let Some(src) = Option::<Src>::parse_in_list(cursor, first)? {
+            sources.push(src);
+        }
+        Ok(Trailing(sources))
+    }
 }
 
 macro_rules! register_lists {

@@ -108,3 +108,33 @@ impl Sample for Label {
         Label(name(choose))
     }
 }
+
+impl Sample for Trailing {
+    fn sample(choose: Choose<'_>) -> Trailing {
+        Trailing((0..choose(3)).map(|_| Src::sample(choose)).collect())
+    }
+}
+
+impl Sample for Accumulators {
+    fn sample(choose: Choose<'_>) -> Accumulators {
+        Accumulators(list(choose, |c| Reg::sample(c)))
+    }
+}
+
+impl Sample for RegList {
+    fn sample(choose: Choose<'_>) -> RegList {
+        RegList(list(choose, |c| Reg::sample(c)))
+    }
+}
+
+impl Sample for OutList {
+    fn sample(choose: Choose<'_>) -> OutList {
+        OutList(list(choose, |c| Reg::sample(c)))
+    }
+}
+
+impl Sample for crate::modifier::WgmmaShape {
+    fn sample(choose: Choose<'_>) -> Self {
+        crate::modifier::WgmmaShape { n: 8 * (1 + choose(32)) as u16, k: [8, 16][choose(2)] }
+    }
+}

@@ -197,9 +197,10 @@ instructions! {
     /// Adds f32 from shared to global memory, element by element; completion through the bulk group.
     bulk_reduce: BulkReduce = "cp.reduce.async.bulk.global.shared::cta.bulk_group" [op: AtomicOp, ty: Type]
         (dst: Address, src: Address, bytes: Src) HOPPER;
-    /// Loads a box of a tensor into shared memory; completion through an mbarrier.
+    /// Loads a box of a tensor into shared memory; completion through an mbarrier. Behind it the mask of a multicast and the
+    /// cache policy of a hint.
     tensor_load: TensorLoad = "cp.async.bulk.tensor" [rank: TensorRank, path: TensorLoadPath, multicast: Multicast, hint: CacheHint]
-        (dst: Address, src: TensorAddress, barrier: Address, more: Option<Src>, policy: Option<Src>) HOPPER;
+        (dst: Address, src: TensorAddress, barrier: Address, more: Trailing) HOPPER;
     /// Stores a box of shared memory into a tensor; completion through the bulk group.
     tensor_store: TensorStore = "cp.async.bulk.tensor" [rank: TensorRank, path: TensorStorePath, hint: CacheHint]
         (dst: TensorAddress, src: Address, policy: Option<Src>) HOPPER;
@@ -240,12 +241,13 @@ instructions! {
     wgmma_commit: WgmmaCommit = "wgmma.commit_group.sync.aligned" [] () HOPPER_A;
     /// Waits until at most `pending` of the warpgroup's groups of products are not done.
     wgmma_wait: WgmmaWait = "wgmma.wait_group.sync.aligned" [] (pending: Src) HOPPER_A;
-    /// D (+)= A B with A and B in shared memory. `scale_d` false overwrites D; negations and transpositions are 0 or 1, -1.
+    /// D (+)= A B with A and B in shared memory. `scale_d` false overwrites D; negations are 1 or -1; transpositions of A and B, 0 or 1, for 16-bit
+    /// operands.
     wgmma: Wgmma = "wgmma.mma_async.sync.aligned" [shape: WgmmaShape, ty: Type, inputs: WgmmaInputs]
-        (d: Accumulators, a: Src, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, trans_a: Option<Src>, trans_b: Option<Src>) HOPPER_A;
+        (d: Accumulators, a: Src, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, transpose: Trailing) HOPPER_A;
     /// D (+)= A B with A in registers and B in shared memory.
     wgmma_registers: WgmmaRegisters = "wgmma.mma_async.sync.aligned" [shape: WgmmaShape, ty: Type, inputs: WgmmaInputs]
-        (d: Accumulators, a: RegList, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, trans_b: Option<Src>) HOPPER_A;
+        (d: Accumulators, a: RegList, b: Src, scale_d: PredSrc, negate_a: Src, negate_b: Src, transpose: Trailing) HOPPER_A;
 
     // ---- Tensor memory and products of one thread (Blackwell)
     /// Allocates columns of tensor memory; the address is written to shared memory. A whole warp executes it.

@@ -22,6 +22,8 @@ pub struct RingModel {
     pub name: String,
     /// Number of stages.
     pub stages: u64,
+    /// All threads of the CTA are both sides.
+    pub whole_cta: bool,
 }
 
 /// A named barrier, as the check sees it.
@@ -78,6 +80,11 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     if model.rings.is_empty() && model.barriers.is_empty() {
         return Ok(Verdict::Nothing);
     }
+    if model.roles.is_empty() {
+        // Without roles all threads are one agent.
+        let model = Model { roles: vec!["all threads".into()], ..model.clone() };
+        return check(region, &model);
+    }
     let programs =
         (0..model.roles.len()).map(|role| program(region, role, model)).collect::<Result<Vec<Vec<Step>>>>()?;
     let mut texts = BTreeMap::new();
@@ -104,6 +111,9 @@ fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<Step>>
     let mut steps = Vec::new();
     for node in region {
         match node {
+            // Whatever stands outside roles is done by every role; a ring of the whole CTA counts once.
+            Node::Sync { sync: Sync::Take { ring, .. } | Sync::Give { ring, .. }, .. }
+                if role > 0 && model.rings[*ring].whole_cta => {}
             Node::Sync { sync, .. } => steps.extend(event(sync).map(Step::Event)),
             Node::If { branch: Branch::Roles(roles), then, .. } => {
                 if roles.contains(&role) {

@@ -579,13 +579,36 @@ impl Specialiser<'_> {
             }
             (Value::Acc(acc), "mma") => {
                 let [a, b] = self.arguments(&name, &args, span)?;
-                let (Value::Tile(a), Value::Tile(b)) = (a, b) else {
-                    return Err(Diagnostic::new(902, span, "a product takes two tiles in shared memory"));
-                };
                 let mut acc = acc;
-                self.mma(&mut acc, &a, &b, span)?;
+                match (a, b) {
+                    (Value::Tile(a), Value::Tile(b)) => self.mma(&mut acc, &a, &b, span)?,
+                    (Value::Operand(a), Value::Tile(b)) => self.mma_registers(&mut acc, &a, &b, span)?,
+                    (a, b) => {
+                        let message = format!("a product of {} and {}", a.describe(), b.describe());
+                        return Err(Diagnostic::new(902, span, message)
+                            .help("A is a tile in shared memory or an operand in registers, B a tile"));
+                    }
+                }
                 self.assign_value(&call.receiver, Value::Acc(acc))?;
                 Ok(Value::Unit)
+            }
+            (Value::Acc(acc), "as_a") => {
+                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
+                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
+                    _ => return Err(Diagnostic::new(157, span, "`as_a` needs a type: `as_a::<bf16>()`")),
+                };
+                self.as_operand(&acc, elem, span)
+            }
+            (Value::Operand(operand), "k_slice") => {
+                let [column] = self.arguments(&name, &args, span)?;
+                let Some(column) =
+                    column.as_int().filter(|c| *c >= 0 && c % 16 == 0 && *c + 16 <= i128::from(operand.width))
+                else {
+                    return Err(Diagnostic::new(154, span, format!("a slice of 16 columns of {}", operand.width))
+                        .help("the first column is a constant and a multiple of 16"));
+                };
+                let column = operand.column + column as u64;
+                Ok(Value::Operand(Box::new(super::wgmma::Operand { column, width: 16, ..*operand })))
             }
             (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, &args, span),
             (Value::Barrier(index), "sync" | "arrive") => {

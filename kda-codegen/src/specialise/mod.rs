@@ -239,7 +239,11 @@ impl<'a> Specialiser<'a> {
         use crate::check::protocol::{BarrierModel, Model, RingModel, check};
         let model = Model {
             roles: self.resolved.roles.iter().map(|r| r.name.clone()).collect(),
-            rings: self.rings.iter().map(|r| RingModel { name: r.name.clone(), stages: r.stages.into() }).collect(),
+            rings: self
+                .rings
+                .iter()
+                .map(|r| RingModel { name: r.name.clone(), stages: r.stages.into(), whole_cta: r.sides[0].is_empty() })
+                .collect(),
             barriers: self
                 .barriers
                 .iter()

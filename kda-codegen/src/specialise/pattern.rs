@@ -81,7 +81,8 @@ impl Specialiser<'_> {
                 | Value::Hint(_)
                 | Value::Tile(_)
                 | Value::Slot(_)
-                | Value::Acc(_)),
+                | Value::Acc(_)
+                | Value::Operand(_)),
                 _,
             ) => Ok(value),
             (value, _) => Err(Diagnostic::new(160, span, format!("{} does not have this type", value.describe()))),

@@ -15,7 +15,7 @@ use crate::kir::{Branch, MbarrierRole, Node, Sync, Uniform, when};
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstAndPred, PredSrc, Sink, Src, TensorAddress};
+use kda_ptx::operand::{Address, Base, DstAndPred, PredSrc, Sink, Src, TensorAddress, Trailing};
 use kda_ptx::table::*;
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -73,12 +73,16 @@ impl Specialiser<'_> {
                 .help("write `Pipeline::<load, math> { a: smem::<bf16, Shape<128, 64>, Swizzle<128>, STAGES>() }`")
         };
         let name = self.naming.take().unwrap_or_else(|| "pipeline".into());
-        let segment = expr.path.segments.last();
-        let Some(syn::PathArguments::AngleBracketed(args)) = segment.map(|s| &s.arguments) else {
-            return Err(form("the sides of the pipeline are missing"));
+        let whole = expr.path.segments.len() == 2 && expr.path.segments.last().is_some_and(|s| s.ident == "cta");
+        let segment = expr.path.segments.first();
+        let none = Default::default();
+        let args = match segment.map(|s| &s.arguments) {
+            Some(syn::PathArguments::AngleBracketed(args)) if !whole => &args.args,
+            _ if whole => &none,
+            _ => return Err(form("the sides of the pipeline are missing")),
         };
         let mut sides = Vec::new();
-        for arg in &args.args {
+        for arg in args {
             let role = match arg {
                 syn::GenericArgument::Type(syn::Type::Path(path)) => path.path.get_ident(),
                 _ => None,
@@ -88,8 +92,12 @@ impl Specialiser<'_> {
                 None => return Err(Diagnostic::new(351, arg.span(), "a side of a pipeline is a role")),
             }
         }
-        let [from, to] = sides.as_slice() else { return Err(form("a pipeline has two sides")) };
-        let sides = [from.clone(), to.clone()];
+        let sides = match sides.as_slice() {
+            [from, to] => [from.clone(), to.clone()],
+            // All threads of the CTA are both sides.
+            [] if whole => [Vec::new(), Vec::new()],
+            _ => return Err(form("a pipeline has two sides")),
+        };
         if self.control() > Uniform::Cta || self.frames.len() > 1 || self.roles.is_some() {
             return Err(form("a pipeline is declared in the kernel, ahead of the roles"));
         }
@@ -204,8 +212,15 @@ impl Specialiser<'_> {
     /// Checks that this role may act on a side of a ring.
     fn take_side(&mut self, ring: usize, side: usize, operation: &str, span: Span) -> Result<()> {
         let fits = match &self.roles {
+            None => self.rings[ring].sides[side].is_empty(),
+            Some(_) if self.rings[ring].sides[side].is_empty() => {
+                return Err(Diagnostic::new(
+                    653,
+                    span,
+                    format!("`{operation}` of a pipeline of the whole CTA, inside a role"),
+                ));
+            }
             Some(roles) => roles.iter().all(|r| self.rings[ring].sides[side].contains(r)),
-            None => false,
         };
         if !fits || self.frames.len() > 1 {
             let names: Vec<_> =
@@ -225,6 +240,9 @@ impl Specialiser<'_> {
     /// `ring.acquire()`, `ring.wait()`
     pub(super) fn take_stage(&mut self, ring: usize, side: usize, span: Span) -> Result<Value> {
         self.take_side(ring, side, if side == 0 { "acquire" } else { "wait" }, span)?;
+        if self.rings[ring].sides[side].is_empty() && !self.elected {
+            self.publish_barriers(span)?;
+        }
         if side == 1 && self.elected {
             return Err(Diagnostic::new(656, span, "`wait` in one thread; the whole role waits for a stage"));
         }
@@ -318,7 +336,10 @@ impl Specialiser<'_> {
         }
         self.holdings[slot.id as usize].done = true;
         let bytes = self.holdings[slot.id as usize].bytes;
-        let warps: u32 = self.rings[slot.ring].sides[side].iter().map(|r| self.resolved.roles[*r].warps).sum();
+        let warps: u32 = match self.rings[slot.ring].sides[side].as_slice() {
+            [] => self.resolved.block / 32,
+            roles => roles.iter().map(|r| self.resolved.roles[*r].warps).sum(),
+        };
         let (role, count) = match (side, bytes > 0 || self.elected) {
             (0, true) => (MbarrierRole::Full, 1),
             (0, false) => (MbarrierRole::Full, warps),
@@ -443,8 +464,7 @@ impl Specialiser<'_> {
                 dst: Address { base: base.clone(), offset: offset + place as i64 },
                 src: TensorAddress { map: Base::Reg(map), coordinates },
                 barrier: barrier.clone(),
-                more: None,
-                policy: None,
+                more: Trailing(Vec::new()),
             });
         }
         self.holdings[id as usize].bytes += view.stage_bytes();
@@ -562,6 +582,9 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         let Some(attr) = attrs.iter().find(|a| a.path().is_ident("elect_one")) else { return body(self) };
         let span = attr.span();
+        if self.roles.is_none() && self.control() == Uniform::Cta {
+            self.publish_barriers(span)?;
+        }
         if self.elected || self.control() > Uniform::Warp {
             return Err(Diagnostic::new(350, span, "`#[elect_one]` where lanes may already differ"));
         }

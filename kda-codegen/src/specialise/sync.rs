@@ -138,7 +138,7 @@ impl Specialiser<'_> {
 
     /// `NamedBarrier { between: (q, k) }`
     pub(super) fn named_barrier(&mut self, expr: &syn::ExprStruct) -> Result<Value> {
-        if expr.path.segments.last().is_some_and(|s| s.ident == "Pipeline") {
+        if expr.path.segments.first().is_some_and(|s| s.ident == "Pipeline") {
             return self.pipeline(expr);
         }
         let span = expr.span();

@@ -2,7 +2,7 @@
 
 use super::pipeline::Slot;
 use super::tile::TileView;
-use super::wgmma::Accumulator;
+use super::wgmma::{Accumulator, Operand};
 use crate::consteval::Const;
 use crate::kir::Uniform;
 use kda_core::Elem;
@@ -33,6 +33,8 @@ pub enum Value {
     Slot(Box<Slot>),
     /// An accumulator of warpgroup products.
     Acc(Box<Accumulator>),
+    /// An operand of warpgroup products in registers.
+    Operand(Box<Operand>),
     /// A named barrier, by index.
     Barrier(usize),
     /// How an access uses the caches.
@@ -218,6 +220,7 @@ impl Value {
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),
+            Value::Operand(operand) => format!("an operand of {} columns in registers", operand.width),
             Value::Barrier(_) => "a named barrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),

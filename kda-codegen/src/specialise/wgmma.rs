@@ -13,7 +13,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
 use kda_core::{Elem, Swizzle};
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Accumulators, Base, PredSrc, Special, Src};
+use kda_ptx::operand::{Accumulators, Base, PredSrc, Special, Src, Trailing};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 use proc_macro2::Span;
@@ -36,6 +36,21 @@ pub struct Accumulator {
     pub zero: bool,
     /// Number of the accumulator in the kernel.
     pub id: usize,
+}
+
+/// An A operand in registers: what an accumulator became.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// Element type.
+    pub elem: Elem,
+    /// Rows of all warpgroups of the role.
+    pub m: u32,
+    /// Four registers for each block of 64 rows and each 16 columns: `[block][slice]`.
+    pub registers: Vec<Vec<[Reg; 4]>>,
+    /// First column of this part.
+    pub column: u64,
+    /// Columns of this part.
+    pub width: u64,
 }
 
 /// What runs on the tensor cores while the kernel is compiled.
@@ -162,12 +177,83 @@ impl Specialiser<'_> {
                 scale_d,
                 negate_a: Src::Imm(1),
                 negate_b: Src::Imm(1),
-                trans_a: Some(Src::Imm(0)),
-                trans_b: Some(Src::Imm(0)),
+                transpose: Trailing(vec![Src::Imm(0), Src::Imm(0)]),
             });
         }
         acc.zero = false;
         self.flight.open.push((acc.id, a.slot));
+        self.flight.open.push((acc.id, b.slot));
+        Ok(())
+    }
+
+    /// `acc.as_a::<bf16>()`: the accumulator, rounded, as an A operand whose columns are K.
+    pub(super) fn as_operand(&mut self, acc: &Accumulator, elem: Elem, span: Span) -> Result<Value> {
+        self.landed(acc, span)?;
+        if !matches!(elem, Elem::BF16 | Elem::F16) || !acc.n.is_multiple_of(16) {
+            let message = format!("an accumulator of {} columns as an operand of {elem}", acc.n);
+            return Err(Diagnostic::new(902, span, message).help("bf16 or f16, and a multiple of 16 columns"));
+        }
+        let mut acc = acc.clone();
+        self.settle(&mut acc);
+        let to = if elem == Elem::BF16 { Type::Bf16x2 } else { Type::F16x2 };
+        self.place(span);
+        let mut registers = Vec::new();
+        for tile in &acc.tiles {
+            let mut slices = Vec::new();
+            // Eight accumulators of a thread are the 2 x 2 pairs of a 16-column slice, in the operand's order.
+            for eight in tile.chunks(8) {
+                let mut slice = [eight[0]; 4];
+                for (pair, out) in eight.chunks(2).zip(&mut slice) {
+                    let dst = self.builder.fresh(Class::B32);
+                    let (ftz, sat, relu) = (Default::default(), Default::default(), Default::default());
+                    let (a, b) = (pair[1].into(), Some(pair[0].into()));
+                    self.builder.inst(Cvt { round: Some(Round::Rn), relu, ftz, sat, to, from: Type::F32, dst, a, b });
+                    *out = dst;
+                }
+                slices.push(slice);
+            }
+            registers.push(slices);
+        }
+        let width = u64::from(acc.n);
+        Ok(Value::Operand(Box::new(Operand { elem, m: acc.m, registers, column: 0, width })))
+    }
+
+    /// `acc.mma(a, b)` with A in registers.
+    pub(super) fn mma_registers(&mut self, acc: &mut Accumulator, a: &Operand, b: &TileView, span: Span) -> Result<()> {
+        self.warpgroups(span)?;
+        let fits = b.swizzle == Swizzle::B128 && b.width == 16 && b.rows == u64::from(acc.n) && b.elem == a.elem;
+        if !fits || a.width != 16 || a.m != acc.m || a.registers.len() != acc.tiles.len() {
+            let message = format!(
+                "A is {} [{}, {}] in registers, B {} [{}, {}], the accumulator [{}, {}]",
+                a.elem, a.m, a.width, b.elem, b.rows, b.width, acc.m, acc.n
+            );
+            return Err(
+                Diagnostic::new(902, span, message).help("take slices of 16 along K of both: `x.k_slice(16 * k)`")
+            );
+        }
+        let b_base = self.descriptor(b, None, span)?;
+        self.place(span);
+        if self.flight.open.is_empty() {
+            self.builder.inst(WgmmaFence {});
+        }
+        let scale_d = PredSrc { reg: self.truth(!acc.zero), negated: false };
+        let inputs = if a.elem == Elem::BF16 { WgmmaInputs::Bf16 } else { WgmmaInputs::F16 };
+        let b_src = self.plus(b_base, b.column_offset(b.column) as i64 >> 4);
+        for (tile, slices) in acc.tiles.iter().zip(&a.registers) {
+            self.builder.inst(WgmmaRegisters {
+                shape: WgmmaShape { n: acc.n as u16, k: 16 },
+                ty: Type::F32,
+                inputs,
+                d: Accumulators(tile.clone()),
+                a: kda_ptx::operand::RegList(slices[a.column as usize / 16].to_vec()),
+                b: b_src.clone(),
+                scale_d,
+                negate_a: Src::Imm(1),
+                negate_b: Src::Imm(1),
+                transpose: Trailing(vec![Src::Imm(0)]),
+            });
+        }
+        acc.zero = false;
         self.flight.open.push((acc.id, b.slot));
         Ok(())
     }
