@@ -104,7 +104,9 @@ impl Machine<'_> {
         } else {
             for (lane, address) in addresses.iter().enumerate() {
                 let on = 0u64.wrapping_sub(u64::from(active >> lane & 1));
-                spread |= (address ^ first.wrapping_add((lane as u64).wrapping_sub(u64::from(begin)) * stride)) & on;
+                spread |= (address
+                    ^ first.wrapping_add((lane as u64).wrapping_sub(u64::from(begin)).wrapping_mul(stride)))
+                    & on;
                 same |= (address ^ first) & on;
                 low |= address & on;
             }
