@@ -300,7 +300,8 @@ impl Operand for Address {
         out.push('[');
         self.base.print(out);
         if self.offset != 0 {
-            let _ = write!(out, "{:+}", self.offset);
+            // The assembler reads `+-4`, and not `-4`.
+            let _ = write!(out, "+{}", self.offset);
         }
         out.push(']');
     }
@@ -312,7 +313,6 @@ impl Operand for Address {
                 cursor.expect('+')?;
                 cursor.integer()?
             }
-            Some('-') => cursor.integer()?,
             _ => 0,
         };
         cursor.expect(']')?;

@@ -27,7 +27,7 @@ const TEXT: &str = r#".version 8.0
     @%p0 bra $L_end;
     elect.sync _|%p1, -1;
     ld.global.L1::no_allocate.v4.f32 {%r1, %r2, %r3, %r4}, [%rd0+16];
-    ld.global.nc.L2::128B.b32 %r5, [%rd0-4];
+    ld.global.nc.L2::128B.b32 %r5, [%rd0+-4];
     fma.rn.f32 %r1, %r1, 0f3F800000, %r2;
     st.global.L2::cache_hint.v4.f32 [%rd0], {%r1, %r2, %r3, %r4}, %rd1;
     shfl.sync.bfly.b32 %r1|%p2, %r1, 16, 31, -1;

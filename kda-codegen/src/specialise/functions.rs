@@ -54,7 +54,7 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         let name = names.join("::");
         match name.as_str() {
-            "from_fn" => return self.from_fn(generics, args, site),
+            "from_fn" => return self.array_from_fn(generics, args, site),
             "smem" => return self.smem(generics, args, site),
             "size_of" => return self.size_of(generics, args, site),
             _ => {}
@@ -154,7 +154,7 @@ impl Specialiser<'_> {
     }
 
     /// `from_fn::<N>(|i| …)`: an array, element by element.
-    fn from_fn(&mut self, generics: &[GenericArgument], args: &[&Expr], site: Site<'_>) -> Result<Value> {
+    fn array_from_fn(&mut self, generics: &[GenericArgument], args: &[&Expr], site: Site<'_>) -> Result<Value> {
         let [count] = generics else {
             return Err(Diagnostic::new(157, site, "`from_fn` needs its length: `from_fn::<N>(|i| …)`"));
         };
