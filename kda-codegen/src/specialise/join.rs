@@ -133,7 +133,9 @@ impl Specialiser<'_> {
                 Ok(Value::Scalar(scalar))
             }
             _ => {
-                let message = format!("{} becomes {} in a runtime loop", now.describe(), after.describe());
+                let (from, to) = (now.describe(), after.describe());
+                let to = if from == to { "another".into() } else { to };
+                let message = format!("{from} becomes {to} in a runtime loop");
                 Err(Diagnostic::new(162, site, message)
                     .help("only numbers, and arrays and tuples of numbers, may change in a runtime loop"))
             }

@@ -7,4 +7,5 @@ mod collectives;
 mod control;
 mod harness;
 mod memory;
+mod programs;
 mod types;
