@@ -7,10 +7,11 @@
 //! several warps arrives once a warp.
 
 use super::Specialiser;
+use super::site::Site;
 use super::tile::TileView;
 use super::value::{Scalar, Value};
 use crate::compiled::SharedBuffer;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Branch, MbarrierRole, Node, Sync, Uniform, when};
 use kda_core::Elem;
 use kda_ptx::Class;
@@ -18,7 +19,6 @@ use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, DstAndPred, PredSrc, Sink, Src, TensorAddress, Trailing};
 use kda_ptx::table::*;
 use proc_macro2::Span;
-use syn::spanned::Spanned as _;
 use syn::{BinOp, Expr};
 
 /// A ring.
@@ -55,7 +55,7 @@ pub struct Slot {
 #[derive(Clone, Debug, Default)]
 pub struct Holding {
     /// Where it was taken.
-    pub taken: Option<Span>,
+    pub taken: Option<(Span, Span)>,
     /// Bytes that bulk copies bring.
     pub bytes: u64,
     /// Committed or released.
@@ -66,10 +66,9 @@ const SIDES: [&str; 2] = ["producing", "consuming"];
 
 impl Specialiser<'_> {
     /// `Pipeline::<load, math> { a: smem…, b: smem… }`
-    pub(super) fn pipeline(&mut self, expr: &syn::ExprStruct) -> Result<Value> {
-        let span = expr.span();
+    pub(super) fn pipeline(&mut self, expr: &syn::ExprStruct, site: Site<'_>) -> Result<Value> {
         let form = |what: &str| {
-            Diagnostic::new(652, span, what.to_string())
+            Diagnostic::new(652, site, what.to_string())
                 .help("write `Pipeline::<load, math> { a: smem::<bf16, Shape<128, 64>, Swizzle<128>, STAGES>() }`")
         };
         let name = self.naming.take().unwrap_or_else(|| "pipeline".into());
@@ -89,7 +88,7 @@ impl Specialiser<'_> {
             };
             match role.and_then(|role| self.resolved.roles.iter().position(|r| *role == r.name)) {
                 Some(role) => sides.push(vec![role]),
-                None => return Err(Diagnostic::new(351, arg.span(), "a side of a pipeline is a role")),
+                None => return Err(Diagnostic::new(351, Site::Tokens(arg), "a side of a pipeline is a role")),
             }
         }
         let sides = match sides.as_slice() {
@@ -110,7 +109,7 @@ impl Specialiser<'_> {
             let Value::Tile(view) = value else {
                 return Err(Diagnostic::new(
                     652,
-                    field.expr.span(),
+                    Site::Expr(&field.expr),
                     "a buffer of a pipeline is a swizzled tile with stages",
                 ));
             };
@@ -118,7 +117,7 @@ impl Specialiser<'_> {
             if *stages.get_or_insert(depth) != depth {
                 return Err(Diagnostic::new(
                     652,
-                    field.expr.span(),
+                    Site::Expr(&field.expr),
                     "the buffers of a pipeline have different numbers of stages",
                 ));
             }
@@ -133,11 +132,11 @@ impl Specialiser<'_> {
             elem: Elem::U64,
             shape: vec![2, stages],
         };
-        let barriers = self.place_buffer(desc, span)?;
+        let barriers = self.place_buffer(desc, site);
         self.buffers[barriers].used = true;
         let index = self.rings.len();
         self.rings.push(Ring { name: name.clone(), sides, stages, buffers, barriers, counts: [None, None] });
-        self.initialise(index, span);
+        self.initialise(index, site);
         for side in 0..2 {
             for part in ["stage", "phase"] {
                 self.frame().scopes.declare(state_name(index, side, part), Value::u32(0), true);
@@ -147,8 +146,8 @@ impl Specialiser<'_> {
     }
 
     /// Initialises the mbarriers in one thread; the counts are filled in when the roles have been compiled.
-    fn initialise(&mut self, ring: usize, span: Span) {
-        self.place(span);
+    fn initialise(&mut self, ring: usize, site: Site<'_>) {
+        self.place(site);
         let tid = self.special(kda_ptx::operand::Special::TidX, Uniform::Thread);
         let first = self.builder.pure(Class::Pred, |dst| {
             let dst = DstAndPred { dst: Some(dst), pred: None };
@@ -167,10 +166,10 @@ impl Specialiser<'_> {
     }
 
     /// Makes initialised mbarriers visible, if any are fresh: one fence and one CTA barrier ahead of the roles.
-    pub(super) fn publish_barriers(&mut self, span: Span) -> Result<()> {
+    pub(super) fn publish_barriers(&mut self, site: Site<'_>) -> Result<()> {
         let Some(first) = self.fresh_barriers.take() else { return Ok(()) };
         if self.control() > Uniform::Cta || self.roles.is_some() {
-            return Err(Diagnostic::new(652, span, "a pipeline is first used in a branch that not all threads take"));
+            return Err(Diagnostic::new(652, site, "a pipeline is first used in a branch that not all threads take"));
         }
         self.builder.guarded(Some(first), FenceMbarrierInit {});
         self.builder.sync(Sync::Cta);
@@ -210,13 +209,13 @@ impl Specialiser<'_> {
     }
 
     /// Checks that this role may act on a side of a ring.
-    fn take_side(&mut self, ring: usize, side: usize, operation: &str, span: Span) -> Result<()> {
+    fn take_side(&mut self, ring: usize, side: usize, operation: &str, site: Site<'_>) -> Result<()> {
         let fits = match &self.roles {
             None => self.rings[ring].sides[side].is_empty(),
             Some(_) if self.rings[ring].sides[side].is_empty() => {
                 return Err(Diagnostic::new(
                     653,
-                    span,
+                    site,
                     format!("`{operation}` of a pipeline of the whole CTA, inside a role"),
                 ));
             }
@@ -231,40 +230,40 @@ impl Specialiser<'_> {
                 self.rings[ring].name,
                 names.join(", ")
             );
-            return Err(Diagnostic::new(653, span, message)
+            return Err(Diagnostic::new(653, site, message)
                 .help("write it in a `#[role(…)]` block of that role, in the kernel itself"));
         }
         Ok(())
     }
 
     /// `ring.acquire()`, `ring.wait()`
-    pub(super) fn take_stage(&mut self, ring: usize, side: usize, span: Span) -> Result<Value> {
-        self.take_side(ring, side, if side == 0 { "acquire" } else { "wait" }, span)?;
+    pub(super) fn take_stage(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<Value> {
+        self.take_side(ring, side, if side == 0 { "acquire" } else { "wait" }, site)?;
         if self.rings[ring].sides[side].is_empty() && !self.elected {
-            self.publish_barriers(span)?;
+            self.publish_barriers(site)?;
         }
         if side == 1 && self.elected {
-            return Err(Diagnostic::new(656, span, "`wait` in one thread; the whole role waits for a stage"));
+            return Err(Diagnostic::new(656, site, "`wait` in one thread; the whole role waits for a stage"));
         }
         if self.control() > Uniform::Warp && !self.elected {
-            return Err(Diagnostic::new(350, span, "lanes may differ in the branch around this"));
+            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
         }
         let (_, stage) = self.state(ring, side, "stage");
         let (_, phase) = self.state(ring, side, "phase");
         // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.
         let parity = match side {
-            0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), span)?,
+            0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), site)?,
             _ => phase,
         };
-        let parity = self.operand(&parity, Elem::U32, span)?;
+        let parity = self.operand(&parity, Elem::U32, site)?;
         let role = if side == 0 { MbarrierRole::Empty } else { MbarrierRole::Full };
         let address = self.barrier_address(ring, role, &stage);
-        self.place(span);
+        self.place(site);
         self.spin(address, parity);
-        let place_number = self.note_span(span);
+        let place_number = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span: place_number });
         let id = self.holdings.len() as u32;
-        self.holdings.push(Holding { taken: Some(span), bytes: 0, done: false });
+        self.holdings.push(Holding { taken: Some(site.ends()), bytes: 0, done: false });
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
     }
 
@@ -295,44 +294,44 @@ impl Specialiser<'_> {
     }
 
     /// A buffer of a slot.
-    pub(super) fn slot_buffer(&mut self, slot: &Slot, name: &str, span: Span) -> Result<Value> {
+    pub(super) fn slot_buffer(&mut self, slot: &Slot, name: &str, site: Site<'_>) -> Result<Value> {
         let found = self.rings[slot.ring].buffers.iter().find(|(buffer, _)| buffer == name);
         let Some((_, view)) = found else {
             let names: Vec<_> = self.rings[slot.ring].buffers.iter().map(|(n, _)| n.clone()).collect();
-            return Err(Diagnostic::new(158, span, format!("the pipeline has no buffer `{name}`"))
+            return Err(Diagnostic::new(158, site, format!("the pipeline has no buffer `{name}`"))
                 .help(format!("its buffers are {}", names.join(", "))));
         };
         if self.holdings[slot.id as usize].done {
-            return Err(self.gone(slot, span));
+            return Err(self.gone(slot, site));
         }
         let view = TileView { stage: slot.stage.clone(), slot: Some(slot.id), ..view.clone() };
         Ok(Value::Tile(Box::new(view)))
     }
 
-    fn gone(&self, slot: &Slot, span: Span) -> Box<Diagnostic> {
+    fn gone(&self, slot: &Slot, site: Site<'_>) -> Box<Diagnostic> {
         let word = if slot.side == 0 { "committed" } else { "released" };
-        let error = Diagnostic::new(654, span, format!("this stage has been {word}"));
+        let error = Diagnostic::new(654, site, format!("this stage has been {word}"));
         match self.holdings[slot.id as usize].taken {
-            Some(taken) => error.note(taken, "it was taken here"),
+            Some(taken) => error.note(taken.0, "it was taken here"),
             None => error,
         }
     }
 
     /// `slot.commit()`, `slot.release()`
-    pub(super) fn give_stage(&mut self, slot: &Slot, side: usize, span: Span) -> Result<Value> {
+    pub(super) fn give_stage(&mut self, slot: &Slot, side: usize, site: Site<'_>) -> Result<Value> {
         let operation = if side == 0 { "commit" } else { "release" };
         if slot.side != side {
             let right = if slot.side == 0 { "commit" } else { "release" };
             return Err(Diagnostic::new(
                 653,
-                span,
+                site,
                 format!("a stage of the {} side is not {operation}ed", SIDES[slot.side]),
             )
             .help(format!("write `{right}()`")));
         }
-        self.take_side(slot.ring, side, operation, span)?;
+        self.take_side(slot.ring, side, operation, site)?;
         if self.holdings[slot.id as usize].done {
-            return Err(self.gone(slot, span));
+            return Err(self.gone(slot, site));
         }
         self.holdings[slot.id as usize].done = true;
         let bytes = self.holdings[slot.id as usize].bytes;
@@ -346,11 +345,11 @@ impl Specialiser<'_> {
             _ => (MbarrierRole::Empty, warps),
         };
         if side == 1 {
-            self.check_products(slot, span)?;
+            self.check_products(slot, site)?;
             if self.elected {
                 return Err(Diagnostic::new(
                     656,
-                    span,
+                    site,
                     "`release` in one thread; every warp of the role releases a stage",
                 ));
             }
@@ -359,13 +358,13 @@ impl Specialiser<'_> {
         if known.is_some_and(|known| known != count) {
             return Err(Diagnostic::new(
                 656,
-                span,
+                site,
                 "this stage is committed by one thread here and by the whole role elsewhere",
             ));
         }
         *known = Some(count);
         let address = self.barrier_address(slot.ring, role, &slot.stage);
-        self.place(span);
+        self.place(site);
         self.builder.sync(Sync::Give { ring: slot.ring, side });
         let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
         if self.elected {
@@ -384,7 +383,7 @@ impl Specialiser<'_> {
             }
         } else {
             if self.control() > Uniform::Warp {
-                return Err(Diagnostic::new(350, span, "lanes may differ in the branch around this"));
+                return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
             }
             // The lanes of the warp have done their part before one of them arrives for all.
             self.builder.sync(Sync::Warp);
@@ -404,25 +403,25 @@ impl Specialiser<'_> {
             let arrive = MbarrierArrive { order, scope, space, ty, state: Sink, address, count: None };
             self.builder.guarded(Some(when(leader)), arrive);
         }
-        self.advance_state(slot.ring, side, span)?;
+        self.advance_state(slot.ring, side, site)?;
         Ok(Value::Unit)
     }
 
     /// The next stage; the phase turns when the ring wraps.
-    fn advance_state(&mut self, ring: usize, side: usize, span: Span) -> Result<()> {
+    fn advance_state(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<()> {
         let stages = self.rings[ring].stages;
         let (stage_id, stage) = self.state(ring, side, "stage");
         let (phase_id, phase) = self.state(ring, side, "phase");
-        let next = self.binary(&BinOp::Add(Default::default()), stage, Value::u32(1), span)?;
-        let wraps = self.binary(&BinOp::Eq(Default::default()), next.clone(), Value::u32(stages), span)?;
+        let next = self.binary(&BinOp::Add(Default::default()), stage, Value::u32(1), site)?;
+        let wraps = self.binary(&BinOp::Eq(Default::default()), next.clone(), Value::u32(stages), site)?;
         let (stage, turned) = match &wraps {
             Value::Const(_) => {
                 let wrapped = matches!(wraps, Value::Const(crate::consteval::Const::Bool(true)));
                 (if wrapped { Value::u32(0) } else { next }, Value::u32(wrapped.into()))
             }
-            _ => (self.select(wraps.clone(), Value::u32(0), next, span)?, self.cast(wraps, Elem::U32, span)?),
+            _ => (self.select(wraps.clone(), Value::u32(0), next, site)?, self.cast(wraps, Elem::U32, site)?),
         };
-        let phase = self.binary(&BinOp::BitXor(Default::default()), phase, turned, span)?;
+        let phase = self.binary(&BinOp::BitXor(Default::default()), phase, turned, site)?;
         let scopes = &mut self.frames[0].scopes;
         scopes.get_mut(stage_id).value = stage;
         scopes.get_mut(phase_id).value = phase;
@@ -430,32 +429,32 @@ impl Specialiser<'_> {
     }
 
     /// `tile.tma_load(map, [coordinates])`: the coordinates are elements, outermost first.
-    pub(super) fn tma_load(&mut self, view: &TileView, args: &[&Expr], span: Span) -> Result<Value> {
+    pub(super) fn tma_load(&mut self, view: &TileView, args: &[&Expr], site: Site<'_>) -> Result<Value> {
         let [map, list] = args else {
             return Err(Diagnostic::new(
                 157,
-                span,
+                site,
                 "`tma_load` takes a tensor map and coordinates: `tma_load(a, [row, column])`",
             ));
         };
         let Some(id) = view.slot else {
-            return Err(Diagnostic::new(654, span, "a bulk load fills a stage that was acquired from a pipeline"));
+            return Err(Diagnostic::new(654, site, "a bulk load fills a stage that was acquired from a pipeline"));
         };
-        self.one_thread(span)?;
+        self.one_thread(site)?;
         let map_value = self.expr(map)?;
-        let (param, spec, elem, _) = self.map_of(&map_value, map.span())?;
+        let (param, spec, elem, _) = self.map_of(&map_value, Site::Tokens(map))?;
         let name = self.resolved.params[param].name.clone();
-        let copies = self.copies(view, &spec, elem, &name, span)?;
+        let copies = self.copies(view, &spec, elem, &name, site)?;
         let coordinates = self.coordinates(list, spec.tile.len())?;
         let (ring, stage) = self.slot_of(view)?;
-        self.note_access(param, false, span);
-        let (base, offset) = self.stage_address(view, span)?;
+        self.note_access(param, false, site);
+        let (base, offset) = self.stage_address(view, site)?;
         let barrier = self.barrier_address(ring, MbarrierRole::Full, &stage);
         let map = self.map_address(param);
-        let rank = rank(spec.tile.len(), span)?;
+        let rank = rank(spec.tile.len(), site)?;
         for (place, column) in copies {
-            let coordinates = self.shifted(&coordinates, column, span)?;
-            self.place(span);
+            let coordinates = self.shifted(&coordinates, column, site)?;
+            self.place(site);
             self.builder.inst(TensorLoad {
                 rank,
                 path: TensorLoadPath::Tile,
@@ -472,31 +471,30 @@ impl Specialiser<'_> {
     }
 
     /// `tma::store(map, [coordinates], tile)`
-    pub(super) fn tma_store(&mut self, args: &[&Expr], span: Span) -> Result<()> {
+    pub(super) fn tma_store(&mut self, args: &[&Expr], site: Site<'_>) -> Result<()> {
         let [map, list, tile] = args else {
-            return Err(Diagnostic::new(157, span, "`tma::store` takes a tensor map, coordinates and a tile"));
+            return Err(Diagnostic::new(157, site, "`tma::store` takes a tensor map, coordinates and a tile"));
         };
-        self.one_thread(span)?;
+        self.one_thread(site)?;
         let map_value = self.expr(map)?;
-        let (param, spec, elem, writes) = self.map_of(&map_value, map.span())?;
+        let (param, spec, elem, writes) = self.map_of(&map_value, Site::Tokens(map))?;
         let name = self.resolved.params[param].name.clone();
         if !writes {
-            return Err(
-                Diagnostic::new(454, map.span(), format!("`{name}` is read-only")).help("declare it `TensorMapMut<…>`")
-            );
+            return Err(Diagnostic::new(454, Site::Tokens(map), format!("`{name}` is read-only"))
+                .help("declare it `TensorMapMut<…>`"));
         }
         let Value::Tile(view) = self.expr(tile)? else {
-            return Err(Diagnostic::new(805, tile.span(), "a tile in shared memory is needed"));
+            return Err(Diagnostic::new(805, Site::Tokens(tile), "a tile in shared memory is needed"));
         };
-        let copies = self.copies(&view, &spec, elem, &name, span)?;
+        let copies = self.copies(&view, &spec, elem, &name, site)?;
         let coordinates = self.coordinates(list, spec.tile.len())?;
-        self.note_access(param, true, span);
-        let (base, offset) = self.stage_address(&view, span)?;
+        self.note_access(param, true, site);
+        let (base, offset) = self.stage_address(&view, site)?;
         let map = self.map_address(param);
-        let rank = rank(spec.tile.len(), span)?;
+        let rank = rank(spec.tile.len(), site)?;
         for (place, column) in copies {
-            let coordinates = self.shifted(&coordinates, column, span)?;
-            self.place(span);
+            let coordinates = self.shifted(&coordinates, column, site)?;
+            self.place(site);
             let inst = TensorStore {
                 rank,
                 path: TensorStorePath::Tile,
@@ -506,25 +504,25 @@ impl Specialiser<'_> {
                 policy: None,
             };
             let (buffer, guard) = (view.buffer, None);
-            self.builder.sync(Sync::BulkStore { buffer, inst: inst.into(), guard, generic_destination: false });
+            self.builder.sync(Sync::BulkStore { buffer, destination: param, inst: inst.into(), guard });
         }
         Ok(())
     }
 
-    fn one_thread(&self, span: Span) -> Result<()> {
+    fn one_thread(&self, site: Site<'_>) -> Result<()> {
         if self.elected {
             return Ok(());
         }
-        Err(Diagnostic::new(656, span, "a bulk tensor copy is issued by one thread")
+        Err(Diagnostic::new(656, site, "a bulk tensor copy is issued by one thread")
             .help("put it under `#[elect_one]`"))
     }
 
-    fn note_access(&mut self, param: usize, write: bool, span: Span) {
+    fn note_access(&mut self, param: usize, write: bool, site: Site<'_>) {
         let stable =
             matches!(self.resolved.params[param].kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
         let state = &mut self.params[param];
         if !self.waited && (write || !stable) && state.early.is_none() {
-            state.early = Some(span);
+            state.early = Some(site.ends());
         }
     }
 
@@ -536,28 +534,28 @@ impl Specialiser<'_> {
     /// Coordinates in elements, outermost first.
     fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
         let Expr::Array(array) = list else {
-            return Err(Diagnostic::new(157, list.span(), "coordinates are a list: `[row, column]`"));
+            return Err(Diagnostic::new(157, Site::Tokens(list), "coordinates are a list: `[row, column]`"));
         };
         if array.elems.len() != axes {
             let message = format!("{} coordinates for {axes} axes", array.elems.len());
-            return Err(Diagnostic::new(452, list.span(), message));
+            return Err(Diagnostic::new(452, Site::Tokens(list), message));
         }
         array.elems.iter().map(|e| self.expr(e)).collect()
     }
 
     /// Coordinates as the instruction takes them: innermost first, moved by `column` along it.
-    fn shifted(&mut self, coordinates: &[Value], column: u64, span: Span) -> Result<Vec<Src>> {
+    fn shifted(&mut self, coordinates: &[Value], column: u64, site: Site<'_>) -> Result<Vec<Src>> {
         let mut out = Vec::with_capacity(coordinates.len());
         for (axis, value) in coordinates.iter().rev().enumerate() {
             let mut value = value.clone();
             if axis == 0 && column > 0 {
-                value = self.binary(&BinOp::Add(Default::default()), value, Value::int(column.into()), span)?;
+                value = self.binary(&BinOp::Add(Default::default()), value, Value::int(column.into()), site)?;
             }
             out.push(match &value {
                 Value::Scalar(s) if matches!(s.elem, Elem::U32 | Elem::I32) => s.src(),
                 other => match other.as_int() {
                     Some(v) => Src::Imm(v as i64),
-                    None => return Err(Diagnostic::new(156, span, format!("{} is no coordinate", other.describe()))),
+                    None => return Err(Diagnostic::new(156, site, format!("{} is no coordinate", other.describe()))),
                 },
             });
         }
@@ -581,17 +579,17 @@ impl Specialiser<'_> {
         body: impl FnOnce(&mut Self) -> Result<Value>,
     ) -> Result<Value> {
         let Some(attr) = attrs.iter().find(|a| a.path().is_ident("elect_one")) else { return body(self) };
-        let span = attr.span();
+        let site = Site::Tokens(attr);
         if self.roles.is_none() && self.control() == Uniform::Cta {
-            self.publish_barriers(span)?;
+            self.publish_barriers(site)?;
         }
         if self.elected || self.control() > Uniform::Warp {
-            return Err(Diagnostic::new(350, span, "`#[elect_one]` where lanes may already differ"));
+            return Err(Diagnostic::new(350, site, "`#[elect_one]` where lanes may already differ"));
         }
         let first = match self.roles.as_deref() {
             None => 0,
             Some([role]) => self.resolved.roles[*role].first_warp,
-            Some(_) => return Err(Diagnostic::new(350, span, "`#[elect_one]` in a block of several roles")),
+            Some(_) => return Err(Diagnostic::new(350, site, "`#[elect_one]` in a block of several roles")),
         };
         let warps = match self.roles.as_deref() {
             Some([role]) => self.resolved.roles[*role].warps,
@@ -600,9 +598,9 @@ impl Specialiser<'_> {
         let elect = |this: &mut Self| {
             let reg = this.builder.fresh(Class::Pred);
             this.builder.inst(Elect { dst: DstAndPred { dst: None, pred: Some(reg) }, members: Src::Imm(-1) });
-            let elected = Scalar { elem: Elem::Bool, reg, uniform: Uniform::Thread, multiple: 1 };
+            let elected = Scalar::new(Elem::Bool, reg, Uniform::Thread);
             this.elected = true;
-            let result = this.branch(elected, span, body, |_| Ok(Value::Unit));
+            let result = this.branch(elected, site, body, |_| Ok(Value::Unit));
             this.builder.mark_branch(Branch::Elected);
             this.elected = false;
             result
@@ -611,16 +609,16 @@ impl Specialiser<'_> {
             return elect(self);
         }
         let warp = Value::Scalar(self.warp());
-        let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), span)?;
-        let condition = self.scalar(&condition, Some(Elem::Bool), span)?;
-        let result = self.branch(condition, span, elect, |_| Ok(Value::Unit));
+        let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), site)?;
+        let condition = self.scalar(&condition, Some(Elem::Bool), site)?;
+        let result = self.branch(condition, site, elect, |_| Ok(Value::Unit));
         self.builder.mark_branch(Branch::Elected);
         result
     }
 
     /// Keeps a place of the source for the checks.
-    pub(super) fn note_span(&mut self, span: Span) -> usize {
-        self.spans.push(span);
+    pub(super) fn note_span(&mut self, site: Site<'_>) -> usize {
+        self.spans.push(site.start());
         self.spans.len() - 1
     }
 
@@ -672,8 +670,8 @@ fn state_name(ring: usize, side: usize, part: &str) -> String {
     format!("{part} of side {side} of ring {ring}")
 }
 
-fn rank(axes: usize, span: Span) -> Result<TensorRank> {
-    TensorRank::of(axes).ok_or_else(|| Diagnostic::new(801, span, format!("a tile of {axes} axes")))
+fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {
+    TensorRank::of(axes).ok_or_else(|| Diagnostic::new(801, site, format!("a tile of {axes} axes")))
 }
 
 /// Writes the numbers of arrivals into the initialisations.

@@ -1,14 +1,15 @@
 //! Tiles in shared memory: swizzled buffers with stages.
 //!
-//! A tile of R rows and C columns whose rows are wider than the swizzle's span is kept as panels: panel p holds the columns
-//! of one span of every row. The byte at (panel, row, column) lies at `panel*R*span + row*span + column`, with the 16-byte
+//! A tile of R rows and C columns whose rows are wider than the swizzle's site is kept as panels: panel p holds the columns
+//! of one site of every row. The byte at (panel, row, column) lies at `panel*R*site + row*site + column`, with the 16-byte
 //! chunks permuted by [`kda_core::Swizzle::place`]. This is the image that bulk tensor copies make, one a panel, and that
 //! warpgroup products read.
 
-use super::global::Index;
 use super::params::bits;
+use super::site::Site;
 use super::value::{Scalar, Value, class};
-use super::{Buffer, MAX_SHARED_BYTES, Specialiser};
+use super::views::Index;
+use super::{MAX_SHARED_BYTES, Specialiser};
 use crate::compiled::{Map, ParamKind, SharedBuffer};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Sync, Uniform};
@@ -17,7 +18,6 @@ use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, DstList, Src, SrcList};
 use kda_ptx::table::*;
-use proc_macro2::Span;
 
 /// Alignment of a swizzled buffer: the pattern repeats every 1024 bytes.
 const ALIGN: u32 = 1024;
@@ -54,7 +54,7 @@ impl TileView {
     /// Bytes of a row within a panel.
     pub fn span(&self) -> u64 {
         let row = self.columns * u64::from(self.elem.bytes());
-        self.swizzle.span().map_or(row, |span| row.min(span.into()))
+        self.swizzle.span().map_or(row, |site| row.min(site.into()))
     }
 
     /// Byte offset of a constant column, at row 0, before the permutation.
@@ -65,7 +65,7 @@ impl TileView {
 }
 
 impl Specialiser<'_> {
-    /// `smem::<elem, Shape<rows, columns>, Swizzle<span>, STAGES>()`
+    /// `smem::<elem, Shape<rows, columns>, Swizzle<site>, STAGES>()`
     pub(super) fn tile_buffer(
         &mut self,
         name: String,
@@ -73,7 +73,7 @@ impl Specialiser<'_> {
         shape: &[u32],
         swizzle: Swizzle,
         stages: u32,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Value> {
         let columns = u64::from(shape.last().copied().unwrap_or(1));
         let rows: u64 = shape.iter().rev().skip(1).map(|n| u64::from(*n)).product();
@@ -92,12 +92,12 @@ impl Specialiser<'_> {
         if !row.is_multiple_of(view.span().max(1)) || !view.stage_bytes().is_multiple_of(u64::from(ALIGN)) && stages > 1
         {
             let message = format!("`{name}`: rows of {row} bytes, {} bytes a stage", view.stage_bytes());
-            return Err(Diagnostic::new(804, span, message)
-                .help("a row is a multiple of the swizzle's span, and a stage of 1024 bytes"));
+            return Err(Diagnostic::new(804, site, message)
+                .help("a row is a multiple of the swizzle's site, and a stage of 1024 bytes"));
         }
         let bytes = view.stage_bytes().saturating_mul(stages.into());
         if bytes == 0 || bytes > MAX_SHARED_BYTES.into() {
-            return Err(Diagnostic::new(550, span, format!("`{name}` takes {bytes} bytes of shared memory"))
+            return Err(Diagnostic::new(550, site, format!("`{name}` takes {bytes} bytes of shared memory"))
                 .help(format!("a CTA has {MAX_SHARED_BYTES} bytes")));
         }
         let mut full_shape = shape.to_vec();
@@ -105,35 +105,18 @@ impl Specialiser<'_> {
             full_shape.insert(0, stages);
         }
         let desc = SharedBuffer { name, offset: 0, bytes: bytes as u32, align: ALIGN, elem, shape: full_shape };
-        self.place_buffer(desc, span)?;
+        self.place_buffer(desc, site);
         Ok(Value::Tile(Box::new(view)))
     }
 
-    /// Gives a buffer its place in shared memory.
-    pub(super) fn place_buffer(&mut self, mut desc: SharedBuffer, span: Span) -> Result<usize> {
-        let keep = self.keep.as_ref().is_none_or(|keep| keep.get(self.declared).copied().unwrap_or(true));
-        self.declared += 1;
-        desc.offset = self.shared_end.next_multiple_of(desc.align);
-        if keep {
-            self.shared_end = desc.offset + desc.bytes;
-        }
-        self.buffers.push(Buffer { desc, used: false });
-        if keep && self.shared_end > MAX_SHARED_BYTES {
-            let list: Vec<_> = self.buffers.iter().map(|b| format!("{} {}", b.desc.name, b.desc.bytes)).collect();
-            let message = format!("{} bytes of shared memory; a CTA has {MAX_SHARED_BYTES}", self.shared_end);
-            return Err(Diagnostic::new(550, span, message).help(format!("buffers in bytes: {}", list.join(", "))));
-        }
-        Ok(self.buffers.len() - 1)
-    }
-
     /// Address of the first byte of a tile's stage, without the constant offset, which is the second value.
-    pub(super) fn stage_address(&mut self, view: &TileView, span: Span) -> Result<(Base, i64)> {
+    pub(super) fn stage_address(&mut self, view: &TileView, site: Site<'_>) -> Result<(Base, i64)> {
         self.buffers[view.buffer].used = true;
         let offset = i64::from(self.buffers[view.buffer].desc.offset);
         if let Some(stage) = view.stage.as_int() {
             return Ok((Base::Symbol(crate::lower::SHARED.into()), offset + stage as i64 * view.stage_bytes() as i64));
         }
-        let stage = self.scalar(&view.stage, Some(Elem::U32), span)?;
+        let stage = self.scalar(&view.stage, Some(Elem::U32), site)?;
         let base = self.shared_base();
         let bytes = Src::Imm(view.stage_bytes() as i64);
         let reg = self.builder.pure(Class::B32, |dst| {
@@ -143,7 +126,7 @@ impl Specialiser<'_> {
     }
 
     /// `tile.at([row, column])`: the address of an element; both may be runtime values.
-    fn element_address(&mut self, view: &TileView, indices: Vec<(Index, Span)>, span: Span) -> Result<Address> {
+    fn element_address(&mut self, view: &TileView, indices: Vec<(Index, Site<'_>)>, site: Site<'_>) -> Result<Address> {
         let mut values = Vec::new();
         for (index, at) in indices {
             match index {
@@ -154,9 +137,9 @@ impl Specialiser<'_> {
             }
         }
         let [row, column] = values.as_slice() else {
-            return Err(Diagnostic::new(452, span, format!("{} indices for 2 axes", values.len())));
+            return Err(Diagnostic::new(452, site, format!("{} indices for 2 axes", values.len())));
         };
-        let (base, offset) = self.stage_address(view, span)?;
+        let (base, offset) = self.stage_address(view, site)?;
         let elem = u64::from(view.elem.bytes());
         let line = view.span();
         let op = |name: &str| -> syn::BinOp {
@@ -171,13 +154,13 @@ impl Specialiser<'_> {
             }
         };
         let number = |n: u64| Value::u32(n as u32);
-        let column = self.binary(&op("+"), column.clone(), number(view.column), span)?;
-        let byte = self.binary(&op("*"), column, number(elem), span)?;
-        let panel = self.binary(&op("/"), byte.clone(), number(line), span)?;
-        let within = self.binary(&op("%"), byte, number(line), span)?;
-        let row_bytes = self.binary(&op("*"), row.clone(), number(line), span)?;
-        let panel_bytes = self.binary(&op("*"), panel, number(view.rows * line), span)?;
-        let in_panel = self.binary(&op("+"), row_bytes, within, span)?;
+        let column = self.binary(&op("+"), column.clone(), number(view.column), site)?;
+        let byte = self.binary(&op("*"), column, number(elem), site)?;
+        let panel = self.binary(&op("/"), byte.clone(), number(line), site)?;
+        let within = self.binary(&op("%"), byte, number(line), site)?;
+        let row_bytes = self.binary(&op("*"), row.clone(), number(line), site)?;
+        let panel_bytes = self.binary(&op("*"), panel, number(view.rows * line), site)?;
+        let in_panel = self.binary(&op("+"), row_bytes, within, site)?;
         let mask = match view.swizzle {
             Swizzle::None => 0,
             Swizzle::B32 => 0x10,
@@ -187,15 +170,15 @@ impl Specialiser<'_> {
         let placed = if mask == 0 {
             in_panel
         } else {
-            let high = self.binary(&op(">>"), in_panel.clone(), number(3), span)?;
-            let turn = self.binary(&op("&"), high, number(mask), span)?;
-            self.binary(&op("^"), in_panel, turn, span)?
+            let high = self.binary(&op(">>"), in_panel.clone(), number(3), site)?;
+            let turn = self.binary(&op("&"), high, number(mask), site)?;
+            self.binary(&op("^"), in_panel, turn, site)?
         };
-        let total = self.binary(&op("+"), panel_bytes, placed, span)?;
+        let total = self.binary(&op("+"), panel_bytes, placed, site)?;
         if let Some(constant) = total.as_int() {
             return Ok(Address { base, offset: offset + constant as i64 });
         }
-        let total = self.scalar(&total, Some(Elem::U32), span)?;
+        let total = self.scalar(&total, Some(Elem::U32), site)?;
         let start: Src = match base {
             Base::Reg(reg) => reg.into(),
             Base::Symbol(_) => self.shared_base().into(),
@@ -208,8 +191,13 @@ impl Specialiser<'_> {
     }
 
     /// `tile[[row, column]]`
-    pub(super) fn tile_load(&mut self, view: &TileView, indices: Vec<(Index, Span)>, span: Span) -> Result<Value> {
-        let address = self.element_address(view, indices, span)?;
+    pub(super) fn tile_load(
+        &mut self,
+        view: &TileView,
+        indices: Vec<(Index, Site<'_>)>,
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let address = self.element_address(view, indices, site)?;
         let reg = self.builder.fresh(class(view.elem));
         self.builder.inst(Ld {
             strength: None,
@@ -226,19 +214,19 @@ impl Specialiser<'_> {
             address,
             policy: None,
         });
-        Ok(Value::Scalar(Scalar { elem: view.elem, reg, uniform: Uniform::Thread, multiple: 1 }))
+        Ok(Value::Scalar(Scalar::new(view.elem, reg, Uniform::Thread)))
     }
 
     /// `tile[[row, column]] = value`
     pub(super) fn tile_store(
         &mut self,
         view: &TileView,
-        indices: Vec<(Index, Span)>,
+        indices: Vec<(Index, Site<'_>)>,
         value: &Value,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<()> {
-        let operand = self.operand(value, view.elem, span)?;
-        let address = self.element_address(view, indices, span)?;
+        let operand = self.operand(value, view.elem, site)?;
+        let address = self.element_address(view, indices, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.inst(St {
             strength: None,
@@ -257,13 +245,13 @@ impl Specialiser<'_> {
     }
 
     /// The tensor map behind a view, with its parameter.
-    pub(super) fn map_of(&self, value: &Value, span: Span) -> Result<(usize, Map, Elem, bool)> {
+    pub(super) fn map_of(&self, value: &Value, site: Site<'_>) -> Result<(usize, Map, Elem, bool)> {
         if let Value::Global(view) = value
             && let ParamKind::Tensor { map: Some(map), elem, writes, .. } = &self.resolved.params[view.param].kind
         {
             return Ok((view.param, map.clone(), *elem, *writes));
         }
-        Err(Diagnostic::new(805, span, format!("{} is no tensor map", value.describe()))
+        Err(Diagnostic::new(805, site, format!("{} is no tensor map", value.describe()))
             .help("declare the parameter as `TensorMap<…>`"))
     }
 
@@ -274,7 +262,7 @@ impl Specialiser<'_> {
         map: &Map,
         elem: Elem,
         name: &str,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Vec<(u64, u64)>> {
         let columns = u64::from(map.tile.last().copied().unwrap_or(0));
         let rows: u64 = map.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
@@ -283,7 +271,7 @@ impl Specialiser<'_> {
                 "the buffer holds {} [{}, {}] with {:?}, the map of `{name}` copies {elem} [{rows}, {columns}] with {:?}",
                 view.elem, view.rows, view.columns, view.swizzle, map.swizzle
             );
-            return Err(Diagnostic::new(805, span, message).help("declare the buffer as the map is declared"));
+            return Err(Diagnostic::new(805, site, message).help("declare the buffer as the map is declared"));
         }
         let part = u64::from(map.copy.last().copied().unwrap_or(1));
         Ok((0..columns / part).map(|i| (view.column_offset(i * part), i * part)).collect())

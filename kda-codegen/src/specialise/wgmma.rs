@@ -6,6 +6,7 @@
 //! a copy.
 
 use super::Specialiser;
+use super::site::Site;
 use super::tile::TileView;
 use super::value::{Scalar, Value};
 use crate::consteval::Const;
@@ -16,8 +17,6 @@ use kda_ptx::modifier::*;
 use kda_ptx::operand::{Accumulators, Base, PredSrc, Special, Src, Trailing};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
-use proc_macro2::Span;
-use syn::spanned::Spanned as _;
 use syn::{BinOp, Expr, GenericArgument};
 
 /// Fixed bits of a descriptor: 128-byte swizzle, rows of eight 1024 bytes apart.
@@ -63,6 +62,11 @@ pub struct Flight {
 }
 
 impl Flight {
+    /// True if any product may still run.
+    pub fn is_busy(&self) -> bool {
+        !self.open.is_empty() || !self.groups.is_empty()
+    }
+
     /// True if an accumulator is being written.
     pub fn writes(&self, id: usize) -> bool {
         self.open.iter().chain(self.groups.iter().flatten()).any(|(acc, _)| *acc == id)
@@ -71,16 +75,16 @@ impl Flight {
 
 impl Specialiser<'_> {
     /// Warps, first warp and warpgroups of the role that is being compiled.
-    fn warpgroups(&self, span: Span) -> Result<(u32, u32)> {
+    fn warpgroups(&self, site: Site<'_>) -> Result<(u32, u32)> {
         let (first, warps) = match self.roles.as_deref() {
             None => (0, self.resolved.block / 32),
             Some([role]) => (self.resolved.roles[*role].first_warp, self.resolved.roles[*role].warps),
-            Some(_) => return Err(Diagnostic::new(905, span, "a block of several roles")),
+            Some(_) => return Err(Diagnostic::new(905, site, "a block of several roles")),
         };
         if first % 4 != 0 || warps % 4 != 0 || self.control() > Uniform::Warp || self.elected {
             return Err(Diagnostic::new(
                 905,
-                span,
+                site,
                 "a product needs whole warpgroups, and no branch in which their threads differ",
             ));
         }
@@ -88,18 +92,18 @@ impl Specialiser<'_> {
     }
 
     /// `Acc::<f32, M, N>::zero()`
-    pub(super) fn accumulator(&mut self, generics: &[GenericArgument], span: Span) -> Result<Value> {
-        let form = || Diagnostic::new(901, span, "an accumulator is written `Acc::<f32, M, N>::zero()`");
+    pub(super) fn accumulator(&mut self, generics: &[GenericArgument], site: Site<'_>) -> Result<Value> {
+        let form = || Diagnostic::new(901, site, "an accumulator is written `Acc::<f32, M, N>::zero()`");
         let [elem, m, n] = generics else { return Err(form()) };
         if self.generic_value(elem)? != Const::Elem(Elem::F32) {
             return Err(form());
         }
         let size = |value: Const| value.as_int().and_then(|v| u32::try_from(v).ok()).unwrap_or(0);
         let (m, n) = (size(self.generic_value(m)?), size(self.generic_value(n)?));
-        let (_, groups) = self.warpgroups(span)?;
+        let (_, groups) = self.warpgroups(site)?;
         if m == 0 || !m.is_multiple_of(64 * groups) || !n.is_multiple_of(8) || !(8..=256).contains(&n) {
             let message = format!("an accumulator of {m} rows and {n} columns in a role of {groups} warpgroups");
-            return Err(Diagnostic::new(901, span, message)
+            return Err(Diagnostic::new(901, site, message)
                 .help(format!("rows: a multiple of {}; columns: a multiple of 8 up to 256", 64 * groups)));
         }
         let tiles =
@@ -133,8 +137,8 @@ impl Specialiser<'_> {
     }
 
     /// `acc.mma(a, b)`: acc += A Bᵀ for A `[M, 16]` and B `[N, 16]`, K contiguous.
-    pub(super) fn mma(&mut self, acc: &mut Accumulator, a: &TileView, b: &TileView, span: Span) -> Result<()> {
-        let (first, groups) = self.warpgroups(span)?;
+    pub(super) fn mma(&mut self, acc: &mut Accumulator, a: &TileView, b: &TileView, site: Site<'_>) -> Result<()> {
+        let (first, groups) = self.warpgroups(site)?;
         let fits = |view: &TileView, rows: u32| {
             view.swizzle == Swizzle::B128
                 && view.width == 16
@@ -149,15 +153,15 @@ impl Specialiser<'_> {
                     "{name} is {} [{}, {}] with {:?}; {rows} rows and a slice of 16 columns of bf16 or f16 with a 128-byte swizzle are needed",
                     view.elem, view.rows, view.width, view.swizzle
                 );
-                return Err(Diagnostic::new(902, span, message).help("take a slice along K: `tile.k_slice(16 * k)`"));
+                return Err(Diagnostic::new(902, site, message).help("take a slice along K: `tile.k_slice(16 * k)`"));
             }
         }
         let tiles = acc.tiles.len() as u32;
         // Rows of this warpgroup within A.
         let group_bytes = i64::from(tiles) * 64 * 128;
-        let a_base = self.descriptor(a, (groups > 1).then_some((first, group_bytes)), span)?;
-        let b_base = self.descriptor(b, None, span)?;
-        self.place(span);
+        let a_base = self.descriptor(a, (groups > 1).then_some((first, group_bytes)), site)?;
+        let b_base = self.descriptor(b, None, site)?;
+        self.place(site);
         if self.flight.open.is_empty() {
             self.builder.inst(WgmmaFence {});
         }
@@ -187,16 +191,16 @@ impl Specialiser<'_> {
     }
 
     /// `acc.as_a::<bf16>()`: the accumulator, rounded, as an A operand whose columns are K.
-    pub(super) fn as_operand(&mut self, acc: &Accumulator, elem: Elem, span: Span) -> Result<Value> {
-        self.landed(acc, span)?;
+    pub(super) fn as_operand(&mut self, acc: &Accumulator, elem: Elem, site: Site<'_>) -> Result<Value> {
+        self.landed(acc, site)?;
         if !matches!(elem, Elem::BF16 | Elem::F16) || !acc.n.is_multiple_of(16) {
             let message = format!("an accumulator of {} columns as an operand of {elem}", acc.n);
-            return Err(Diagnostic::new(902, span, message).help("bf16 or f16, and a multiple of 16 columns"));
+            return Err(Diagnostic::new(902, site, message).help("bf16 or f16, and a multiple of 16 columns"));
         }
         let mut acc = acc.clone();
         self.settle(&mut acc);
         let to = if elem == Elem::BF16 { Type::Bf16x2 } else { Type::F16x2 };
-        self.place(span);
+        self.place(site);
         let mut registers = Vec::new();
         for tile in &acc.tiles {
             let mut slices = Vec::new();
@@ -219,8 +223,14 @@ impl Specialiser<'_> {
     }
 
     /// `acc.mma(a, b)` with A in registers.
-    pub(super) fn mma_registers(&mut self, acc: &mut Accumulator, a: &Operand, b: &TileView, span: Span) -> Result<()> {
-        self.warpgroups(span)?;
+    pub(super) fn mma_registers(
+        &mut self,
+        acc: &mut Accumulator,
+        a: &Operand,
+        b: &TileView,
+        site: Site<'_>,
+    ) -> Result<()> {
+        self.warpgroups(site)?;
         let fits = b.swizzle == Swizzle::B128 && b.width == 16 && b.rows == u64::from(acc.n) && b.elem == a.elem;
         if !fits || a.width != 16 || a.m != acc.m || a.registers.len() != acc.tiles.len() {
             let message = format!(
@@ -228,11 +238,11 @@ impl Specialiser<'_> {
                 a.elem, a.m, a.width, b.elem, b.rows, b.width, acc.m, acc.n
             );
             return Err(
-                Diagnostic::new(902, span, message).help("take slices of 16 along K of both: `x.k_slice(16 * k)`")
+                Diagnostic::new(902, site, message).help("take slices of 16 along K of both: `x.k_slice(16 * k)`")
             );
         }
-        let b_base = self.descriptor(b, None, span)?;
-        self.place(span);
+        let b_base = self.descriptor(b, None, site)?;
+        self.place(site);
         if self.flight.open.is_empty() {
             self.builder.inst(WgmmaFence {});
         }
@@ -278,8 +288,8 @@ impl Specialiser<'_> {
     }
 
     /// Descriptor of a tile's stage; with `group`, of the part of this warpgroup.
-    fn descriptor(&mut self, view: &TileView, group: Option<(u32, i64)>, span: Span) -> Result<Reg> {
-        let (base, offset) = self.stage_address(view, span)?;
+    fn descriptor(&mut self, view: &TileView, group: Option<(u32, i64)>, site: Site<'_>) -> Result<Reg> {
+        let (base, offset) = self.stage_address(view, site)?;
         let base: Src = match base {
             Base::Reg(reg) => reg.into(),
             Base::Symbol(_) => self.shared_base().into(),
@@ -322,9 +332,9 @@ impl Specialiser<'_> {
     }
 
     /// `wgmma::commit()`
-    pub(super) fn wgmma_commit(&mut self, span: Span) -> Result<()> {
-        self.warpgroups(span)?;
-        self.place(span);
+    pub(super) fn wgmma_commit(&mut self, site: Site<'_>) -> Result<()> {
+        self.warpgroups(site)?;
+        self.place(site);
         self.builder.inst(WgmmaCommit {});
         let group = std::mem::take(&mut self.flight.open);
         self.flight.groups.push(group);
@@ -332,13 +342,13 @@ impl Specialiser<'_> {
     }
 
     /// `wgmma::wait::<N>()`
-    pub(super) fn wgmma_wait(&mut self, pending: usize, span: Span) -> Result<()> {
-        self.warpgroups(span)?;
+    pub(super) fn wgmma_wait(&mut self, pending: usize, site: Site<'_>) -> Result<()> {
+        self.warpgroups(site)?;
         if !self.flight.open.is_empty() {
-            return Err(Diagnostic::new(904, span, "products ahead of this wait are in no group")
+            return Err(Diagnostic::new(904, site, "products ahead of this wait are in no group")
                 .help("write `wgmma::commit();` behind them"));
         }
-        self.place(span);
+        self.place(site);
         self.builder.inst(WgmmaWait { pending: Src::Imm(pending as i64) });
         let done = self.flight.groups.len().saturating_sub(pending);
         self.flight.groups.drain(..done);
@@ -346,41 +356,41 @@ impl Specialiser<'_> {
     }
 
     /// A slot may be released only when no product reads it any more.
-    pub(super) fn check_products(&self, slot: &super::pipeline::Slot, span: Span) -> Result<()> {
+    pub(super) fn check_products(&self, slot: &super::pipeline::Slot, site: Site<'_>) -> Result<()> {
         let reads = |(_, read): &(usize, Option<u32>)| *read == Some(slot.id);
         if self.flight.open.iter().chain(self.flight.groups.iter().flatten()).any(reads) {
-            return Err(Diagnostic::new(655, span, "products that read this stage may still run")
+            return Err(Diagnostic::new(655, site, "products that read this stage may still run")
                 .help("wait for them first: `wgmma::commit(); wgmma::wait::<0>();`"));
         }
         Ok(())
     }
 
-    fn landed(&self, acc: &Accumulator, span: Span) -> Result<()> {
+    fn landed(&self, acc: &Accumulator, site: Site<'_>) -> Result<()> {
         if self.flight.writes(acc.id) {
-            return Err(Diagnostic::new(903, span, "products that write this accumulator may still run")
+            return Err(Diagnostic::new(903, site, "products that write this accumulator may still run")
                 .help("wait for them first: `wgmma::commit(); wgmma::wait::<0>();`"));
         }
         Ok(())
     }
 
     /// `acc.for_each(|row, column, pair| …)`: every two neighbouring elements of a row that this thread holds.
-    pub(super) fn for_each_pair(&mut self, acc: &Accumulator, args: &[&Expr], span: Span) -> Result<Value> {
-        self.landed(acc, span)?;
+    pub(super) fn for_each_pair(&mut self, acc: &Accumulator, args: &[&Expr], site: Site<'_>) -> Result<Value> {
+        self.landed(acc, site)?;
         let [Expr::Closure(closure)] = args else {
             return Err(Diagnostic::new(
                 168,
-                span,
+                site,
                 "`for_each` takes a closure: `acc.for_each(|row, column, pair| …)`",
             ));
         };
         let [row_pat, column_pat, pair_pat] = closure.inputs.iter().collect::<Vec<_>>()[..] else {
             return Err(Diagnostic::new(
                 168,
-                closure.span(),
+                Site::Tokens(closure),
                 "the closure takes a row, a column and a pair of elements",
             ));
         };
-        let (first, groups) = self.warpgroups(span)?;
+        let (first, groups) = self.warpgroups(site)?;
         let mut acc = acc.clone();
         self.settle(&mut acc);
         let number = |n: u32| Value::u32(n);
@@ -393,23 +403,23 @@ impl Specialiser<'_> {
         );
         let lane = Value::Scalar(self.special(Special::LaneId, Uniform::Thread));
         let warp = Value::Scalar(self.warp());
-        let in_group = self.binary(&rem, warp.clone(), number(4), span)?;
-        let strip = self.binary(&mul, in_group, number(16), span)?;
-        let quad = self.binary(&div, lane.clone(), number(4), span)?;
-        let mut row = self.binary(&add, strip, quad, span)?;
+        let in_group = self.binary(&rem, warp.clone(), number(4), site)?;
+        let strip = self.binary(&mul, in_group, number(16), site)?;
+        let quad = self.binary(&div, lane.clone(), number(4), site)?;
+        let mut row = self.binary(&add, strip, quad, site)?;
         if groups > 1 {
-            let relative = self.binary(&sub, warp, number(first), span)?;
-            let group = self.binary(&div, relative, number(4), span)?;
-            let start = self.binary(&mul, group, number(64 * acc.tiles.len() as u32), span)?;
-            row = self.binary(&add, start, row, span)?;
+            let relative = self.binary(&sub, warp, number(first), site)?;
+            let group = self.binary(&div, relative, number(4), site)?;
+            let start = self.binary(&mul, group, number(64 * acc.tiles.len() as u32), site)?;
+            row = self.binary(&add, start, row, site)?;
         }
-        let within = self.binary(&rem, lane, number(4), span)?;
-        let column = self.binary(&mul, within, number(2), span)?;
+        let within = self.binary(&rem, lane, number(4), site)?;
+        let column = self.binary(&mul, within, number(2), site)?;
         for (i, tile) in acc.tiles.iter().enumerate() {
             for (j, quad) in tile.chunks(4).enumerate() {
                 for (half, pair) in quad.chunks(2).enumerate() {
-                    let row = self.binary(&add, row.clone(), number(64 * i as u32 + 8 * half as u32), span)?;
-                    let column = self.binary(&add, column.clone(), number(8 * j as u32), span)?;
+                    let row = self.binary(&add, row.clone(), number(64 * i as u32 + 8 * half as u32), site)?;
+                    let column = self.binary(&add, column.clone(), number(8 * j as u32), site)?;
                     let copies = pair.iter().map(|reg| self.copy_of(*reg)).collect();
                     self.frame().scopes.push();
                     self.bind(row_pat, row)?;
@@ -427,16 +437,16 @@ impl Specialiser<'_> {
     fn copy_of(&mut self, reg: Reg) -> Value {
         let copy = self.builder.fresh(Class::B32);
         self.builder.inst(Mov { ty: Type::B32, dst: copy, src: reg.into() });
-        Value::Scalar(Scalar { elem: Elem::F32, reg: copy, uniform: Uniform::Thread, multiple: 1 })
+        Value::Scalar(Scalar::new(Elem::F32, copy, Uniform::Thread))
     }
 
     /// `setmaxnreg` at the head of a role that names its registers.
-    pub(super) fn set_registers(&mut self, span: Span) {
+    pub(super) fn set_registers(&mut self, site: Site<'_>) {
         let Some([role]) = self.roles.as_deref() else { return };
         let Some(registers) = self.resolved.roles[*role].registers else { return };
         let at_launch = (65_536 / self.resolved.block / 8 * 8).min(255);
         let change = if registers <= at_launch { RegisterChange::Dec } else { RegisterChange::Inc };
-        self.place(span);
+        self.place(site);
         self.builder.inst(SetMaxNReg {
             change,
             sync: SyncAlignedU32::SyncAlignedU32,
