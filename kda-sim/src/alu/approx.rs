@@ -47,7 +47,13 @@ fn exp2_f64(x: f64) -> f64 {
 pub fn ex2(a: u32, ftz: bool) -> u32 {
     let x = f32::from_bits(if ftz { flush(a) } else { a });
     // Beyond these the result is 0 or infinity; the clamp also keeps the exponent in range.
-    let clamped = if x > 200.0 { 200.0 } else if x < -200.0 { -200.0 } else { x };
+    let clamped = if x > 200.0 {
+        200.0
+    } else if x < -200.0 {
+        -200.0
+    } else {
+        x
+    };
     let y = (exp2_f64(f64::from(clamped)) as f32).to_bits();
     let y = if ftz { flush(y) } else { y };
     if x.is_nan() { NAN32 } else { y }

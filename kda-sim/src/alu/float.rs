@@ -227,7 +227,12 @@ pub fn add32(a: u32, b: u32, modes: Modes) -> u32 {
         near
     } else {
         let (s, e) = two_sum(f64::from(x), f64::from(y));
-        zero_sign(narrow(s, e, modes.direction), s == 0.0 && e == 0.0, (x.is_sign_negative(), y.is_sign_negative()), modes.direction)
+        zero_sign(
+            narrow(s, e, modes.direction),
+            s == 0.0 && e == 0.0,
+            (x.is_sign_negative(), y.is_sign_negative()),
+            modes.direction,
+        )
     };
     finish32(value, modes)
 }
@@ -313,7 +318,12 @@ pub fn fma64(a: u64, b: u64, c: u64, modes: Modes) -> u64 {
         let product = x * y;
         let error = sign_of_sum([product, x.mul_add(y, -product), z, -near]);
         let rounded = direct64(near, error, modes.direction);
-        zero_sign64(rounded, near == 0.0 && error == 0.0, (product.is_sign_negative(), z.is_sign_negative()), modes.direction)
+        zero_sign64(
+            rounded,
+            near == 0.0 && error == 0.0,
+            (product.is_sign_negative(), z.is_sign_negative()),
+            modes.direction,
+        )
     };
     finish64(value, modes)
 }
@@ -364,8 +374,7 @@ pub fn div64(a: u64, b: u64, modes: Modes) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     let q = x / y;
     let finite = x.is_finite() && y.is_finite() && y != 0.0;
-    let error = overflow64(q, finite)
-        .unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
+    let error = overflow64(q, finite).unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
     finish64(direct64(q, error, modes.direction), modes)
 }
 
@@ -383,7 +392,13 @@ pub fn min32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
     let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     // Equal numbers differ at most in the sign of zero: or-ing the bits picks -0.
-    let number = if x < y { a } else if x > y { b } else { a | b };
+    let number = if x < y {
+        a
+    } else if x > y {
+        b
+    } else {
+        a | b
+    };
     pick32(a, b, number, nan)
 }
 
@@ -392,7 +407,13 @@ pub fn min32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
 pub fn max32(a: u32, b: u32, ftz: bool, nan: bool) -> u32 {
     let (a, b) = if ftz { (flush(a), flush(b)) } else { (a, b) };
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-    let number = if x > y { a } else if x < y { b } else { a & b };
+    let number = if x > y {
+        a
+    } else if x < y {
+        b
+    } else {
+        a & b
+    };
     pick32(a, b, number, nan)
 }
 

@@ -391,14 +391,7 @@ fn load_run(block: &Block, offset: usize, elements: Elements, list: &[u16], regi
 
 /// One address into all active lanes.
 #[inline(always)]
-fn load_broadcast(
-    block: &Block,
-    offset: usize,
-    elements: Elements,
-    list: &[u16],
-    registers: &mut Registers,
-    act: u32,
-) {
+fn load_broadcast(block: &Block, offset: usize, elements: Elements, list: &[u16], registers: &mut Registers, act: u32) {
     let bytes = elements.bytes as usize;
     for (k, d) in list.iter().enumerate() {
         if *d == NONE {

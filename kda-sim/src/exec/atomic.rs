@@ -157,8 +157,7 @@ impl Machine<'_> {
                 key
             };
             self.observe_location(w, lane, key + offset as u64 / 4, order, scope);
-            let (block, history, key, bases) =
-                Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
+            let (block, history, key, bases) = Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
             let warp = &mut self.warps[w];
             if races {
                 block.shadow();
@@ -225,16 +224,46 @@ fn combine(op: AtomicOp, ty: Type, old: u64, b: u64, c: u64) -> u64 {
         }
         (AtomicOp::Add, Type::F64) => crate::alu::float::add64(old, b, crate::alu::float::Modes::unpack(0)),
         (AtomicOp::Add, _) => narrow(old.wrapping_add(b)),
-        (AtomicOp::Inc, _) => if old >= b { 0 } else { old + 1 },
-        (AtomicOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
-        (AtomicOp::Min, _) if ty.is_signed() => if signed(old) <= signed(b) { old } else { b },
-        (AtomicOp::Max, _) if ty.is_signed() => if signed(old) >= signed(b) { old } else { b },
+        (AtomicOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+        (AtomicOp::Min, _) if ty.is_signed() => {
+            if signed(old) <= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
+        (AtomicOp::Max, _) if ty.is_signed() => {
+            if signed(old) >= signed(b) {
+                old
+            } else {
+                b
+            }
+        }
         (AtomicOp::Min, _) => old.min(b),
         (AtomicOp::Max, _) => old.max(b),
         (AtomicOp::And, _) => old & b,
         (AtomicOp::Or, _) => old | b,
         (AtomicOp::Xor, _) => old ^ b,
         (AtomicOp::Exch, _) => b,
-        (AtomicOp::Cas, _) => if old == b { c } else { old },
+        (AtomicOp::Cas, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
     }
 }

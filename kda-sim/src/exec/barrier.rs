@@ -43,7 +43,12 @@ impl Machine<'_> {
         let value = values[act.trailing_zeros() as usize];
         if (0..32).any(|l| act >> l & 1 != 0 && values[l] != value) {
             let message = format!("the lanes of the warp give different values for {what} of a barrier");
-            return Err(self.barrier_error(w, pc, message, "compute it from values that are the same in the whole warp"));
+            return Err(self.barrier_error(
+                w,
+                pc,
+                message,
+                "compute it from values that are the same in the whole warp",
+            ));
         }
         Ok(value)
     }
@@ -70,7 +75,12 @@ impl Machine<'_> {
             && (n == 0 || n % 32 != 0 || n > most)
         {
             let message = format!("barrier {id} with {n} threads in a CTA of {most}");
-            return Err(self.barrier_error(w, pc, message, "the count is a multiple of 32, and at most the CTA's threads"));
+            return Err(self.barrier_error(
+                w,
+                pc,
+                message,
+                "the count is a multiple of 32, and at most the CTA's threads",
+            ));
         }
         let (cta, index) = (self.warps[w].cta, self.warps[w].index);
         let named = &self.ctas[cta].barriers[id as usize];
@@ -87,7 +97,12 @@ impl Machine<'_> {
         }
         if named.warps >> index & 1 != 0 {
             let message = format!("warp {index} arrives at barrier {id} twice before it completes");
-            return Err(self.barrier_error(w, pc, message, "use another barrier, or wait for the first use to complete"));
+            return Err(self.barrier_error(
+                w,
+                pc,
+                message,
+                "use another barrier, or wait for the first use to complete",
+            ));
         }
         let clocks = self.warps[w].publish(act, &mut self.memory.history);
         let named = &mut self.ctas[cta].barriers[id as usize];

@@ -213,7 +213,8 @@ impl Machine<'_> {
     /// A thread must not exit before its bulk stores have read shared memory.
     pub(super) fn check_exit(&mut self, w: usize, pc: u32, act: u32) -> Outcome<()> {
         let unread = |q: &super::warp::BulkQueue| {
-            act >> q.lane & 1 != 0 && (!q.open.is_empty() || q.groups.iter().any(|g| !g.read_waited && !g.copies.is_empty()))
+            act >> q.lane & 1 != 0
+                && (!q.open.is_empty() || q.groups.iter().any(|g| !g.read_waited && !g.copies.is_empty()))
         };
         if let Some(queue) = self.warps[w].bulk.iter().find(|q| unread(q))
             && self.options.checks.races

@@ -1,10 +1,10 @@
 //! From a fault to a report: names, places, what is missing.
 
+use super::Machine;
 use super::access::Target;
 use super::copies::agent_kind;
 use super::mbarrier::missing;
 use super::warp::Wait;
-use super::Machine;
 use crate::program::op::{Kind, MemSpace};
 use crate::report::{Code, Report, Site, Who};
 use crate::shadow::check::Conflict;
@@ -147,7 +147,10 @@ impl Machine<'_> {
             let near = near.map_or("no allocation is near".to_string(), |a| {
                 let state = if a.live { "" } else { " (freed)" };
                 let offset = address.wrapping_sub(a.base) as i64;
-                format!("the nearest allocation, {:#x} of {} bytes{state}, is at offset {offset} from it", a.base, a.bytes)
+                format!(
+                    "the nearest allocation, {:#x} of {} bytes{state}, is at offset {offset} from it",
+                    a.base, a.bytes
+                )
             });
             format!("{bytes} bytes at {address:#x} are in no allocation; {near}")
         };

@@ -88,9 +88,8 @@ impl Machine<'_> {
                 let know = warp.knowledge_of(lane);
                 let mut observer = observer(warp, know, history, pc, bases, cluster_warps, order.strong());
                 let mut cells = block.cells(0, block.defined.len(), key);
-                let bad = words(offset, bytes).find_map(|(word, mask)| {
-                    observer.read_word(&mut cells, word, lane, mask).err().map(|c| (c, word))
-                });
+                let bad = words(offset, bytes)
+                    .find_map(|(word, mask)| observer.read_word(&mut cells, word, lane, mask).err().map(|c| (c, word)));
                 if let Some((conflict, word)) = bad {
                     let place = Place::of(&target, address).at_word(word, offset);
                     return Err(self.fault(w, pc, 1 << lane, Fault::Race { conflict, write: false, place }));

@@ -53,13 +53,7 @@ impl Machine<'_> {
     }
 
     /// CTA and offset of an mbarrier operand.
-    pub(super) fn mbarrier_place(
-        &self,
-        w: usize,
-        pc: u32,
-        lane: u32,
-        address: AddressRef,
-    ) -> Outcome<(usize, u32)> {
+    pub(super) fn mbarrier_place(&self, w: usize, pc: u32, lane: u32, address: AddressRef) -> Outcome<(usize, u32)> {
         let undefined = Self::undefined_addresses(&self.warps[w].registers, address) & 1 << lane;
         if undefined != 0 && self.options.checks.undefined {
             return Err(self.undefined(w, pc, undefined, "is the address of an mbarrier"));
@@ -79,7 +73,13 @@ impl Machine<'_> {
     fn known_mbarrier(&mut self, w: usize, pc: u32, lane: u32, (cta, offset): (usize, u32)) -> Outcome<()> {
         let Some(barrier) = self.ctas[cta].mbarriers.get(&offset).filter(|b| b.valid) else {
             let message = format!("no mbarrier is initialised at shared offset {offset}");
-            return Err(self.mbarrier_error(w, pc, lane, message, "execute mbarrier.init, and a barrier before first use"));
+            return Err(self.mbarrier_error(
+                w,
+                pc,
+                lane,
+                message,
+                "execute mbarrier.init, and a barrier before first use",
+            ));
         };
         let (agent, by, clock, init_pc) = barrier.init;
         let warp = &self.warps[w];
@@ -280,7 +280,8 @@ impl Machine<'_> {
                 self.warps[late.warp].index,
                 phase - 1
             );
-            let help = "every waiter of a phase must arrive, directly or through another barrier, before the next completes";
+            let help =
+                "every waiter of a phase must arrive, directly or through another barrier, before the next completes";
             let mut report = self.mbarrier_error(w, pc, 0, message, help);
             report.others.push(self.place_of(late.pc, late.warp, "wait that may come too late"));
             return Err(report);

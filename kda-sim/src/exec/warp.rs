@@ -318,4 +318,3 @@ pub enum Flow {
 }
 
 pub type Step = Outcome<Flow>;
-

@@ -291,7 +291,9 @@ impl Decoder<'_> {
         let f = match (i.ty, direction, i.ftz.0) {
             (Type::F32, None, false) => lane_fn!(|a: u32| approx::rcp(a, false)),
             (Type::F32, None, true) => lane_fn!(|a: u32| approx::rcp(a, true)),
-            (Type::F32, Some(_), _) => lanes(|a: u32, _: u32, _: u32, aux: u32| float::div32(ONE, a, Modes::unpack(aux))),
+            (Type::F32, Some(_), _) => {
+                lanes(|a: u32, _: u32, _: u32, aux: u32| float::div32(ONE, a, Modes::unpack(aux)))
+            }
             (Type::F64, Some(_), _) => {
                 lanes(|a: u64, _: u64, _: u64, aux: u32| float::div64(ONE64, a, Modes::unpack(aux)))
             }
@@ -332,20 +334,14 @@ impl Decoder<'_> {
     }
 
     pub(super) fn decode_ex2(&mut self, i: &Ex2) -> Decoded {
-        let f = if i.ftz.0 {
-            lane_fn!(|a: u32| approx::ex2(a, true))
-        } else {
-            lane_fn!(|a: u32| approx::ex2(a, false))
-        };
+        let f =
+            if i.ftz.0 { lane_fn!(|a: u32| approx::ex2(a, true)) } else { lane_fn!(|a: u32| approx::ex2(a, false)) };
         self.approximation("ex2.approx", f, i.ty, i.dst, &i.a)
     }
 
     pub(super) fn decode_lg2(&mut self, i: &Lg2) -> Decoded {
-        let f = if i.ftz.0 {
-            lane_fn!(|a: u32| approx::lg2(a, true))
-        } else {
-            lane_fn!(|a: u32| approx::lg2(a, false))
-        };
+        let f =
+            if i.ftz.0 { lane_fn!(|a: u32| approx::lg2(a, true)) } else { lane_fn!(|a: u32| approx::lg2(a, false)) };
         self.approximation("lg2.approx", f, i.ty, i.dst, &i.a)
     }
 
@@ -568,4 +564,3 @@ impl Decoder<'_> {
         })
     }
 }
-

@@ -128,7 +128,9 @@ impl Decoder<'_> {
                     lanes(|a: u32, _: u32, _: u32, aux: u32| convert(u64::from(a), Conversion::unpack(aux), 32) as u32)
                 }
                 (_, 64) => lanes(|a: u64, _: u64, _: u64, aux: u32| convert(a, Conversion::unpack(aux), 16) as u32),
-                _ => lanes(|a: u32, _: u32, _: u32, aux: u32| convert(u64::from(a), Conversion::unpack(aux), 16) as u32),
+                _ => {
+                    lanes(|a: u32, _: u32, _: u32, aux: u32| convert(u64::from(a), Conversion::unpack(aux), 16) as u32)
+                }
             },
         };
         self.unary(f, to, from, i.dst, &i.a, conversion.pack())

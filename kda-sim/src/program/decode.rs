@@ -312,7 +312,9 @@ impl Semantics for Decoder<'_> {
             let end = offset + i64::from(elements.bytes) * i64::from(elements.count);
             let size = self.entry.param_offsets().1;
             if offset < 0 || end > i64::from(size) {
-                return Err(self.operand_error(format!("bytes {offset} to {end} are not in the {size} parameter bytes")));
+                return Err(
+                    self.operand_error(format!("bytes {offset} to {end} are not in the {size} parameter bytes"))
+                );
             }
             self.push(Kind::LoadParam { elements, list, offset: offset as u32 });
             return Ok(());

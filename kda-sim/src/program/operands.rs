@@ -145,19 +145,15 @@ impl Decoder<'_> {
             return Ok(self.operands.hidden(hidden));
         }
         let offset = self.param(name)?;
-        Ok(if bits == 64 {
-            self.operands.constant64(u64::from(offset))
-        } else {
-            self.operands.constant32(offset)
-        })
+        Ok(if bits == 64 { self.operands.constant64(u64::from(offset)) } else { self.operands.constant32(offset) })
     }
 
     /// Offset of a parameter.
     pub(super) fn param(&self, name: &str) -> Result<u32> {
         let index = self.entry.params.iter().position(|p| p.name == name);
-        index.map(|i| self.param_offsets[i]).ok_or_else(|| {
-            self.operand_error(format!("`{name}` is neither a parameter nor the dynamic shared memory"))
-        })
+        index
+            .map(|i| self.param_offsets[i])
+            .ok_or_else(|| self.operand_error(format!("`{name}` is neither a parameter nor the dynamic shared memory")))
     }
 
     /// Start of a state space in the generic address space, as a 64-bit constant.
