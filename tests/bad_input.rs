@@ -176,7 +176,10 @@ fn wrong_sizes() {
         (&|p| p.x = resized(&p.x, 1, 2), &["axis T of `x`", "is 2; 3 is needed (T as in `b`)"]),
         (&|p| p.out = resized(&p.out, 1, 2), &["axis T of `out`", "is 2; 3 is needed"]),
         (&|p| p.a = resized(&p.a, 2, 1), &["axis HV of `a`", "is 1; 2 is needed (HV as in `b`)"]),
-        (&|p| p.x = resized(&p.x, 2, 384), &["axis D of `x`", "is 384; 512 is needed", "D = 2*H*128 + HV*128", "HV = 2"]),
+        (
+            &|p| p.x = resized(&p.x, 2, 384),
+            &["axis D of `x`", "is 384; 512 is needed", "D = 2*H*128 + HV*128", "HV = 2"],
+        ),
         (&|p| p.conv_state = resized(&p.conv_state, 1, 500), &["axis D of `conv_state`", "is 500; 512 is needed"]),
         (&|p| p.conv_state = resized(&p.conv_state, 2, 4), &["axis 3 of `conv_state`", "is 4; 3 is needed"]),
         (&|p| p.conv_weight = resized(&p.conv_weight, 1, 3), &["axis 4 of `conv_weight`", "is 3; 4 is needed"]),

@@ -28,7 +28,8 @@ fn kernels() -> [(ConvVerifyVariant, usize); 3] {
 
 /// Snapshots and roll, two value heads a q/k head, and one of the two pools.
 fn case(tokens: usize, bf16_pool: bool) -> Case {
-    let switches = Switches { roll: true, bf16_pool, channels_innermost: bf16_pool, ..Switches::plain(2, tokens, 1, 2) };
+    let switches =
+        Switches { roll: true, bf16_pool, channels_innermost: bf16_pool, ..Switches::plain(2, tokens, 1, 2) };
     Plan::of(switches).draw(SEED)
 }
 
@@ -147,12 +148,7 @@ fn mutants(desc: &'static KernelDesc) -> Vec<Mutant> {
 }
 
 /// Launches a text in the place of the variant's own.
-fn launch(
-    executor: &SimExecutor,
-    call: &Call,
-    options: &Options,
-    desc: &'static KernelDesc,
-) -> Result<Stats, Report> {
+fn launch(executor: &SimExecutor, call: &Call, options: &Options, desc: &'static KernelDesc) -> Result<Stats, Report> {
     let planned = plan(&call.problem, executor, options).expect("the call is good");
     let launch = PreparedLaunch { desc, ..planned.prepared().clone() };
     // SAFETY: the simulator touches no host memory; the buffers of the call outlive the launch.
@@ -170,7 +166,8 @@ fn every_lost_synchronisation_is_reported_where_it_is_missed() {
         let all = mutants(variant.desc());
         assert!(all.len() >= 14, "{entry}: {} changes", all.len());
         for mutant in all {
-            let what = format!("{entry}: `{}` -> `{}` of `{}`", mutant.instruction, mutant.changed, mutant.statement.trim());
+            let what =
+                format!("{entry}: `{}` -> `{}` of `{}`", mutant.instruction, mutant.changed, mutant.statement.trim());
             let options = Options { variant: Some(variant), pdl: true, stable_pools: true, ..Options::default() };
             let runs: Vec<Result<Stats, Report>> = cases
                 .iter()

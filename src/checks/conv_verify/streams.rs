@@ -7,6 +7,7 @@
 use super::Failure;
 use super::call::{Call, Results, differences};
 use super::case::{Case, Plan, View};
+use super::judge::{Tally, fits, one_case};
 use crate::checks::{Device, Measured, Sink};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::conv_verify::sample::{Sample, Switches};
@@ -19,14 +20,30 @@ const STEPS: usize = 25;
 /// Tokens a call; 11 runs in two passes.
 const LENGTHS: [usize; 5] = [1, 3, 4, 8, 11];
 
-/// Chains of every tile, then each number of accepted tokens of one verify.
-pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
+/// Tokens of the stream that is held against the golden model.
+const STREAM: usize = 100;
+
+/// A long stream against the golden model; chains on tiles of at least `rows` rows of V; then each number of accepted
+/// tokens of one verify, on every tile.
+pub fn run(device: Device, seed: u64, rows: u32, sink: Sink, share: f64) -> Result<(), Failure> {
+    let modes = [(false, Some(-5.0)), (true, None)];
+    let switches =
+        |(bf16_pool, lower_bound)| Switches { bf16_pool, lower_bound, bias: true, ..Switches::plain(2, 1, 1, 1) };
+    let long: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.iter().copied().filter(|v| v.long()).collect();
+    let mut tallies = vec![Tally::default(); long.len()];
+    for mode in modes {
+        one_case(device, &Plan::of(of_length(switches(mode), STREAM)).draw(seed), &long, &mut tallies)?;
+    }
+    for (variant, tally) in long.iter().zip(&tallies) {
+        let case = format!("{STREAM} tokens in one call of {}", variant.desc().entry);
+        tally.rows(&case).into_iter().for_each(|row| sink(row, share));
+    }
     for t in LENGTHS {
-        for (bf16_pool, lower_bound) in [(false, Some(-5.0)), (true, None)] {
+        for mode in modes {
             let mut rng = Rng::new(seed ^ t as u64);
             let accepted: Vec<[usize; 2]> = (0..STEPS).map(|_| [rng.below(t + 1), rng.below(t + 1)]).collect();
-            let plan = Switches { bf16_pool, lower_bound, bias: true, ..Switches::plain(2, 1, 1, 2) };
-            let wrong = chain(device, plan, t, &accepted, &mut rng)?;
+            let wrong = chain(device, switches(mode), t, rows, &accepted, &mut rng)?;
+            let bf16_pool = mode.0;
             let what = if bf16_pool { "bf16 pool, softplus gate" } else { "fp32 pool, bounded gate" };
             let case = format!("{STEPS} verifies of T = {t}, commits of 0 to {t}, {what}");
             sink(measured(case, wrong), share);
@@ -35,7 +52,7 @@ pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Fail
     let t = 8;
     let accepted: Vec<[usize; 2]> = (0..=t).map(|m| [m, t - m]).collect();
     let plan = Switches { channels_innermost: true, ..Switches::plain(2, 1, 1, 1) };
-    let wrong = chain(device, plan, t, &accepted, &mut Rng::new(seed))?;
+    let wrong = chain(device, plan, t, 0, &accepted, &mut Rng::new(seed))?;
     sink(measured(format!("commit of each m in 0 to {t} against single steps"), wrong), share);
     Ok(())
 }
@@ -44,31 +61,35 @@ fn measured(case: String, wrong: usize) -> Measured {
     Measured { case, output: "bits that differ from one stream".into(), error: wrong as f64, budget: 0.0 }
 }
 
-/// Runs verifies of `t` tokens, accepting the given numbers of each of two requests, on every tile that can; gives the
-/// number of elements that differ from the stream.
+/// The same switches for calls of `t` tokens.
+fn of_length(mut switches: Switches, t: usize) -> Switches {
+    (switches.dims.t, switches.t_alloc) = (t, t);
+    switches
+}
+
+/// Runs verifies of `t` tokens, accepting the given numbers of each of two requests, on every tile of at least `rows`
+/// rows; gives the number of elements that differ from the stream.
 fn chain(
     device: Device,
     switches: Switches,
     t: usize,
+    rows: u32,
     accepted: &[[usize; 2]],
     rng: &mut Rng,
 ) -> Result<usize, Failure> {
     let total = |request: usize| accepted.iter().map(|m| m[request]).sum::<usize>();
     let length = total(0).max(total(1)).max(1);
-    let with = |t: usize| {
-        let mut switches = switches;
-        (switches.dims.t, switches.t_alloc) = (t, t);
-        switches
-    };
-    let stream = Plan::of(with(length)).draw(rng.next_u64());
-    // One token after the other, each committed by the roll and by the snapshot: the most sequential way there is.
+    let mut stream = Plan::of(of_length(switches, length)).draw(rng.next_u64());
+    // Rows cost memory for every token of the stream.
+    (stream.sample.snapshot_len, stream.sample.snapshot_rows) = (3, vec![2, 0]);
     let expected = Call::new(device, &stream)?.run(None)?;
     let mut wrong = 0;
-    for variant in ConvVerifyVariant::ALL.iter().filter(|v| v.t() as usize == t && !v.long() || v.long() && t > 8) {
+    let runs = |v: &&ConvVerifyVariant| fits(**v, t) && v.long() == (t > 8) && v.bv() >= rows;
+    for variant in ConvVerifyVariant::ALL.iter().filter(runs) {
         let mut pools = stream.sample.clone();
         let mut done = [0, 0];
         for take in accepted {
-            let step = step(&stream.sample, &pools, with(t), done, *take, rng);
+            let step = step(&stream.sample, &pools, of_length(switches, t), done, *take, rng);
             let results = Call::new(device, &step)?.run(Some(*variant))?;
             wrong += results.changed_inputs;
             wrong += differences(&results.pool.bits(), &pools.conv_state.bits());

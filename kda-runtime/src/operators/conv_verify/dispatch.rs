@@ -83,3 +83,6 @@ fn choose(problem: &Problem, args: &ConvVerifyArgs, options: &Options, capabilit
 fn preferred_rows(pairs: u64) -> u32 {
     PREFERENCE.iter().find(|(most, _)| pairs <= *most).map_or(128, |(_, rows)| *rows)
 }
+
+#[cfg(test)]
+mod tests;
