@@ -57,6 +57,11 @@ pub fn eval(expr: &Expr, names: &dyn Names) -> Result<Const> {
         Expr::Repeat(repeat) => {
             let value = eval(&repeat.expr, names)?;
             let len = length(&repeat.len, names)?;
+            let elements = len.saturating_mul(value.leaves());
+            if elements > MOST_ELEMENTS {
+                let message = format!("an array of {elements} elements in all; at most {MOST_ELEMENTS} are possible");
+                return Err(Diagnostic::at(209, expr, message));
+            }
             Ok(Const::Array(vec![value; len]))
         }
         Expr::Index(index) => {
@@ -99,9 +104,12 @@ fn wrong_kind(expr: &Expr, value: &Const, needed: &str) -> Box<Diagnostic> {
     Diagnostic::at(210, expr, format!("`{}` is {}; {needed} is needed here", text::expr(expr), value.describe()))
 }
 
+/// Most elements of an array, and of an array of arrays in all.
+const MOST_ELEMENTS: usize = 65_536;
+
 /// The length of an array, 0 to 65,536.
 pub(crate) fn length(expr: &Expr, names: &dyn Names) -> Result<usize> {
-    const MOST: i128 = 65_536;
+    const MOST: i128 = MOST_ELEMENTS as i128;
     let len = integer(expr, names)?;
     if !(0..=MOST).contains(&len) {
         return Err(Diagnostic::at(209, expr, format!("an array of {len} elements; 0 to {MOST} are possible")));

@@ -31,7 +31,7 @@ use std::fmt;
 /// A constant.
 ///
 /// Integers are untyped and exact until they meet a typed value; `ty` is kept where it was written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Const {
     /// An integer, with its type if one was written.
     Int(i128, Option<Elem>),
@@ -47,6 +47,20 @@ pub enum Const {
     Tuple(Vec<Const>),
 }
 
+/// Equal are values of the same type and the same bits: 0.0 and -0.0 differ, a NaN equals itself.
+impl PartialEq for Const {
+    fn eq(&self, other: &Const) -> bool {
+        match (self, other) {
+            (Const::Int(a, s), Const::Int(b, t)) => a == b && s == t,
+            (Const::Float(a, s), Const::Float(b, t)) => a.to_bits() == b.to_bits() && s == t,
+            (Const::Bool(a), Const::Bool(b)) => a == b,
+            (Const::Elem(a), Const::Elem(b)) => a == b,
+            (Const::Array(a), Const::Array(b)) | (Const::Tuple(a), Const::Tuple(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
 impl Const {
     /// What it is, in the author's words: `an integer`, `a u32`.
     pub fn describe(&self) -> String {
@@ -59,6 +73,14 @@ impl Const {
             Const::Elem(_) => "an element type".into(),
             Const::Array(_) => "an array".into(),
             Const::Tuple(_) => "a tuple".into(),
+        }
+    }
+
+    /// Numbers and booleans in it.
+    pub(crate) fn leaves(&self) -> usize {
+        match self {
+            Const::Array(items) | Const::Tuple(items) => items.iter().map(Const::leaves).sum::<usize>().max(1),
+            _ => 1,
         }
     }
 

@@ -51,13 +51,32 @@ pub type Result<T> = std::result::Result<T, Box<Diagnostic>>;
 /// The value, or every error found.
 pub type Results<T> = std::result::Result<T, Vec<Diagnostic>>;
 
+/// Where an error can stand.
+pub trait Place {
+    /// Spans of the first and the last token.
+    fn ends(&self) -> (Span, Span);
+}
+
+impl Place for Span {
+    fn ends(&self) -> (Span, Span) {
+        (*self, *self)
+    }
+}
+
+impl Place for (Span, Span) {
+    fn ends(&self) -> (Span, Span) {
+        *self
+    }
+}
+
 impl Diagnostic {
-    /// An error of `code` at `span`.
-    pub fn new(code: u16, span: Span, message: impl Into<String>) -> Box<Diagnostic> {
+    /// An error of `code` at `place`.
+    pub fn new(code: u16, place: impl Place, message: impl Into<String>) -> Box<Diagnostic> {
+        let (span, end) = place.ends();
         Box::new(Diagnostic {
             code: Code(code),
             span,
-            end: span,
+            end,
             message: message.into(),
             help: String::new(),
             notes: Vec::new(),
@@ -73,6 +92,12 @@ impl Diagnostic {
     /// Moves the error to all tokens of `what`.
     pub fn over(mut self: Box<Self>, what: &impl ToTokens) -> Box<Diagnostic> {
         (self.span, self.end) = ends(what);
+        self
+    }
+
+    /// Moves the error to `place`.
+    pub fn placed(mut self: Box<Self>, place: impl Place) -> Box<Diagnostic> {
+        (self.span, self.end) = place.ends();
         self
     }
 
@@ -124,7 +149,7 @@ impl std::fmt::Display for Diagnostic {
 }
 
 /// Spans of the first and the last token.
-pub(crate) fn ends(what: &impl ToTokens) -> (Span, Span) {
+pub(crate) fn ends(what: &(impl ToTokens + ?Sized)) -> (Span, Span) {
     let mut tokens = what.to_token_stream().into_iter();
     let first = tokens.next();
     let last = tokens.last().or_else(|| first.clone());

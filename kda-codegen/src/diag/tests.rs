@@ -106,3 +106,22 @@ fn an_error_is_rendered_over_its_tokens_with_help_and_notes() {
     assert_eq!(text.matches("compile_error").count(), 2);
     assert!(text.contains("note: here"), "{text}");
 }
+
+/// Codes without a fixture, and why.
+const WITHOUT_FIXTURE: [(u16, &str); 1] =
+    [(101, "the compiler parses the module before the macro sees it, and reports the syntax error itself")];
+
+#[test]
+fn every_code_has_a_fixture_or_a_reason() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/ui");
+    let fixtures: BTreeSet<u16> = fs::read_dir(folder)
+        .expect("the fixtures are readable")
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_string_lossy().get(3..7)?.parse().ok())
+        .collect();
+    let excused: BTreeSet<u16> = WITHOUT_FIXTURE.iter().map(|(code, _)| *code).collect();
+    let known: BTreeSet<u16> = catalogue::all().map(|e| e.code.0).collect();
+    let without: Vec<_> = known.difference(&fixtures).filter(|code| !excused.contains(code)).collect();
+    assert!(without.is_empty(), "no fixture in tests/ui: {without:?}");
+    assert!(excused.is_disjoint(&fixtures) && excused.is_subset(&known), "{excused:?}");
+}

@@ -9,15 +9,18 @@
 
 use super::{Node, Place, Region, Sync};
 use kda_ptx::modifier::Proxy;
+use kda_ptx::operand::PredSrc;
 use kda_ptx::table::FenceProxy;
 use std::collections::BTreeSet;
 
-/// Inserts the fences.
-pub fn derive(region: &mut Region) {
+/// Inserts the fences. `generic` tells of each parameter whether the kernel accesses it with ordinary loads, stores or
+/// atomics, anywhere.
+pub fn derive(region: &mut Region, generic: &[bool]) {
     let mut sources = BTreeSet::new();
     bulk_sources(region, &mut sources);
     if !sources.is_empty() {
-        hand_overs(region, &sources, &mut false);
+        let mut dirty = false;
+        Fences { sources, generic }.region(region, &mut dirty);
     }
 }
 
@@ -40,48 +43,85 @@ fn bulk_sources(region: &Region, sources: &mut BTreeSet<usize>) {
     }
 }
 
-fn fence(proxy: Proxy, place: Place) -> Node {
-    Node::Inst { inst: FenceProxy { proxy }.into(), guard: None, place }
+fn fence(proxy: Proxy, guard: Option<PredSrc>, place: Place) -> Node {
+    Node::Inst { inst: FenceProxy { proxy }.into(), guard, place }
 }
 
-/// `dirty` is true if a bulk source may have been written since the last fence.
-fn hand_overs(region: &mut Region, sources: &BTreeSet<usize>, dirty: &mut bool) {
-    let mut out = Region::with_capacity(region.len());
-    for mut node in region.drain(..) {
-        match &mut node {
-            Node::Sync { sync, place } => match sync {
-                Sync::SharedWrite { buffer } => *dirty |= sources.contains(buffer),
-                Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp if *dirty => {
-                    out.push(fence(Proxy::AsyncSharedCta, *place));
-                    *dirty = false;
-                }
-                Sync::BulkStore { generic_destination: true, guard, .. } => {
-                    let mut node = fence(Proxy::AsyncGlobal, *place);
-                    if let Node::Inst { guard: fence_guard, .. } = &mut node {
-                        *fence_guard = *guard;
+struct Fences<'a> {
+    /// Buffers that bulk copies read.
+    sources: BTreeSet<usize>,
+    generic: &'a [bool],
+}
+
+impl Fences<'_> {
+    /// `dirty` is true if this thread may have written a bulk source since its last fence.
+    fn region(&self, region: &mut Region, dirty: &mut bool) {
+        let mut out = Region::with_capacity(region.len());
+        for mut node in region.drain(..) {
+            match &mut node {
+                Node::Sync { sync, place } => match sync {
+                    Sync::SharedWrite { buffer } => *dirty |= self.sources.contains(buffer),
+                    Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp => {
+                        if std::mem::take(dirty) {
+                            out.push(fence(Proxy::AsyncSharedCta, None, *place));
+                        }
                     }
-                    out.push(node);
+                    Sync::BulkStore { destination, guard, .. } => {
+                        // What the thread has written itself needs no barrier, but the fence.
+                        if std::mem::take(dirty) {
+                            out.push(fence(Proxy::AsyncSharedCta, None, *place));
+                        }
+                        if self.generic.get(*destination).copied().unwrap_or(true) {
+                            out.push(fence(Proxy::AsyncGlobal, *guard, *place));
+                        }
+                    }
+                },
+                Node::If { then, other, .. } => {
+                    let (mut a, mut b) = (*dirty, *dirty);
+                    self.region(then, &mut a);
+                    self.region(other, &mut b);
+                    *dirty = a || b;
+                }
+                Node::Loop { head, body, .. } => {
+                    // What the body leaves dirty is dirty at its start too, and the loop may run no trip.
+                    *dirty |= self.leaves_dirty(head) || self.leaves_dirty(body);
+                    let entry = *dirty;
+                    self.region(head, dirty);
+                    self.region(body, dirty);
+                    *dirty |= entry;
                 }
                 _ => {}
-            },
-            Node::If { then, other, .. } => {
-                let (mut a, mut b) = (*dirty, *dirty);
-                hand_overs(then, sources, &mut a);
-                hand_overs(other, sources, &mut b);
-                *dirty = a || b;
             }
-            Node::Loop { head, body, .. } => {
-                // What the body leaves dirty is dirty at its start too.
-                let mut trial = body.clone();
-                let mut after = *dirty;
-                hand_overs(&mut trial, sources, &mut after);
-                *dirty |= after;
-                hand_overs(head, sources, dirty);
-                hand_overs(body, sources, dirty);
-            }
-            _ => {}
+            out.push(node);
         }
-        out.push(node);
+        *region = out;
     }
-    *region = out;
+
+    /// True if the region may leave a bulk source written and not fenced, after a clean start.
+    fn leaves_dirty(&self, region: &Region) -> bool {
+        let mut dirty = false;
+        for node in region {
+            match node {
+                Node::Sync { sync: Sync::SharedWrite { buffer }, .. } => dirty |= self.sources.contains(buffer),
+                Node::Sync { .. } => dirty = false,
+                Node::If { then, other, .. } => {
+                    let untouched = |region| !self.has_step(region);
+                    let kept = dirty && (untouched(then) || untouched(other));
+                    dirty = kept || self.leaves_dirty(then) || self.leaves_dirty(other);
+                }
+                Node::Loop { head, body, .. } => dirty |= self.leaves_dirty(head) || self.leaves_dirty(body),
+                _ => {}
+            }
+        }
+        dirty
+    }
+
+    /// True if every way through the region passes a step at which a fence would stand.
+    fn has_step(&self, region: &Region) -> bool {
+        region.iter().any(|node| match node {
+            Node::Sync { sync, .. } => !matches!(sync, Sync::SharedWrite { .. }),
+            Node::If { then, other, .. } => self.has_step(then) && self.has_step(other),
+            _ => false,
+        })
+    }
 }

@@ -125,12 +125,12 @@ pub enum Sync {
     BulkStore {
         /// Index of the buffer.
         buffer: usize,
+        /// Index of the parameter that is written.
+        destination: usize,
         /// The copy.
         inst: Inst,
         /// Its predicate.
         guard: Option<PredSrc>,
-        /// True if the kernel also reads or writes the destination tensor with ordinary accesses.
-        generic_destination: bool,
     },
 }
 

@@ -12,15 +12,13 @@ use kda_ptx::module::{Bounds, SharedDecl};
 use kda_ptx::operand::{Label, PredSrc, Src};
 use kda_ptx::table::*;
 use kda_ptx::{Entry, Inst, Module, Param, Statement};
+use proc_macro2::Span;
 
 /// Symbol of the dynamic shared memory.
 pub const SHARED: &str = "smem";
 
-/// Largest parameter block without PTX 8.1.
-const MAX_PARAM_BYTES: u32 = 4352;
-
-/// Writes the PTX of a variant into `compiled`, and the versions that it needs.
-pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>) -> Result<()> {
+/// Writes the PTX of a variant into `compiled`, and the versions that it needs. An error stands at `name`, the kernel's.
+pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>, name: Span) -> Result<()> {
     let mut writer = Writer { out: Vec::new(), labels: 0, place: Place::default() };
     writer.region(&body.region);
     if !matches!(writer.out.last(), Some(Statement::Inst { guard: None, inst: Inst::Ret(_) })) {
@@ -44,11 +42,6 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>) -
         param.offset = offset;
     }
     compiled.param_bytes = bytes;
-    let span = proc_macro2::Span::call_site();
-    if bytes > MAX_PARAM_BYTES {
-        let message = format!("{bytes} bytes of parameters; {MAX_PARAM_BYTES} are possible");
-        return Err(Diagnostic::new(1051, span, message));
-    }
     let files = body.files.iter().enumerate().map(|(i, f)| (i as u32 + 1, f.clone())).collect();
     let shared = (compiled.shared_bytes > 0).then(|| SharedDecl { name: SHARED.into(), align: 1024 });
     let mut module = Module { isa: compiled.isa, arch: compiled.arch, files, shared, entries: vec![entry] };
@@ -56,7 +49,7 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>) -
     if !compiled.arch.has(gate.arch) {
         let message =
             format!("`{}` uses instructions of {}; it is compiled for {}", compiled.kernel, gate.arch, compiled.arch);
-        return Err(Diagnostic::new(1050, span, message).help(format!("write `arch = {}`", gate.arch)));
+        return Err(Diagnostic::new(1050, name, message).help(format!("write `arch = {}`", gate.arch)));
     }
     compiled.isa = compiled.arch.least_isa().max(gate.isa);
     module.isa = compiled.isa;

@@ -1,30 +1,32 @@
 //! Assignments to variables, elements, tuples and shared memory.
 
 use super::Specialiser;
+use super::site::Site;
 use super::value::Value;
+use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
-use syn::spanned::Spanned as _;
+use kda_core::Elem;
+use proc_macro2::Span;
 use syn::{BinOp, Expr};
 
 impl Specialiser<'_> {
     /// `left = right`, or `left op= right`.
-    pub(super) fn assign(&mut self, left: &Expr, right: &Expr, op: Option<&BinOp>) -> Result<Value> {
-        let span = left.span();
+    pub(super) fn assign(&mut self, left: &Expr, right: &Expr, op: Option<&BinOp>, site: Site<'_>) -> Result<Value> {
         // The value first, as in Rust.
         let mut value = self.expr(right)?;
         if let Some(op) = op {
             let before = self.expr(left)?;
-            self.place(span);
-            value = self.binary(&plain(op), before, value, right.span())?;
+            self.place(site);
+            value = self.binary(&plain(op), before, value, site)?;
         }
-        self.place(span);
+        self.place(site);
         self.assign_value(left, value)?;
         Ok(Value::Unit)
     }
 
     /// `left = value`
     pub(super) fn assign_value(&mut self, left: &Expr, value: Value) -> Result<()> {
-        let span = left.span();
+        let site = Site::Expr(left);
         match left {
             Expr::Paren(inner) => self.assign_value(&inner.expr, value),
             Expr::Infer(_) => Ok(()),
@@ -33,7 +35,7 @@ impl Specialiser<'_> {
                     Value::Tuple(items) if items.len() == tuple.elems.len() => items,
                     other => {
                         let message = format!("{} places for {}", tuple.elems.len(), other.describe());
-                        return Err(Diagnostic::new(160, span, message));
+                        return Err(Diagnostic::new(160, site, message));
                     }
                 };
                 tuple.elems.iter().zip(items).try_for_each(|(left, item)| self.assign_value(left, item))
@@ -41,8 +43,8 @@ impl Specialiser<'_> {
             Expr::Index(index) => {
                 if let Some(Value::Shared(view)) = self.peek(&index.expr) {
                     let indices = self.indices(&index.index)?;
-                    let view = self.shared_at(*view, indices, span)?;
-                    return self.shared_store(&view, &value, None, span);
+                    let view = self.shared_at(*view, indices, site)?;
+                    return self.shared_store(&view, &value, None, site);
                 }
                 self.assign_place(left, value)
             }
@@ -60,7 +62,7 @@ impl Specialiser<'_> {
 
     /// A variable, or an element of an array or tuple variable at constant indices.
     fn assign_place(&mut self, left: &Expr, value: Value) -> Result<()> {
-        let span = left.span();
+        let site = Site::Expr(left);
         let mut path = Vec::new();
         let mut root = left;
         loop {
@@ -68,19 +70,16 @@ impl Specialiser<'_> {
                 Expr::Index(index) => {
                     let at = self.expr(&index.index)?;
                     let Some(at) = at.as_int() else {
-                        return Err(Diagnostic::new(
-                            153,
-                            index.index.span(),
-                            "an array in registers takes constant indices only",
-                        )
-                        .help("unroll the loop with `#[unroll]`, or keep the array in shared memory"));
+                        let message = "an array in registers takes constant indices only";
+                        return Err(Diagnostic::at(153, &index.index, message)
+                            .help("unroll the loop with `#[unroll]`, or keep the array in shared memory"));
                     };
                     path.push(at);
                     root = &index.expr;
                 }
                 Expr::Field(field) => {
                     let syn::Member::Unnamed(index) = &field.member else {
-                        return Err(Diagnostic::new(151, span, "this cannot be assigned to"));
+                        return Err(Diagnostic::new(151, site, "this cannot be assigned to"));
                     };
                     path.push(index.index.into());
                     root = &field.base;
@@ -93,26 +92,26 @@ impl Specialiser<'_> {
             Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
             _ => None,
         };
-        let Some(name) = name else { return Err(Diagnostic::new(151, span, "this cannot be assigned to")) };
+        let Some(name) = name else { return Err(Diagnostic::new(151, site, "this cannot be assigned to")) };
         let Some(id) = self.frame().scopes.find(&name) else {
-            return Err(Diagnostic::new(152, root.span(), format!("`{name}` is no variable here")));
+            return Err(Diagnostic::at(152, root, format!("`{name}` is no variable here")));
         };
         if !self.frame().scopes.get(id).mutable {
-            return Err(Diagnostic::new(159, span, format!("`{name}` does not change"))
+            return Err(Diagnostic::new(159, site, format!("`{name}` does not change"))
                 .help(format!("declare it `let mut {name}`")));
         }
         let mut place = &mut self.frame().scopes.get_mut(id).value;
         for at in path.into_iter().rev() {
             let (Value::Array(items) | Value::Tuple(items)) = place else {
-                return Err(Diagnostic::new(156, span, format!("{} has no elements", place.describe())));
+                return Err(Diagnostic::new(156, site, format!("{} has no elements", place.describe())));
             };
             let count = items.len();
             place = match usize::try_from(at).ok().and_then(|at| items.get_mut(at)) {
                 Some(item) => item,
-                None => return Err(Diagnostic::new(154, span, format!("index {at} of an array of {count}"))),
+                None => return Err(Diagnostic::new(154, site, format!("index {at} of an array of {count}"))),
             };
         }
-        *place = same_type(place, value, span)?;
+        *place = same_type(place, value, site)?;
         Ok(())
     }
 }
@@ -135,31 +134,68 @@ fn plain(op: &BinOp) -> BinOp {
 }
 
 /// The new value with the type of the old one.
-fn same_type(old: &Value, new: Value, span: proc_macro2::Span) -> Result<Value> {
-    use crate::consteval::{Const, cast};
-    let elem = match old {
-        Value::Scalar(s) => Some(s.elem),
-        Value::Const(Const::Int(_, ty) | Const::Float(_, ty)) => *ty,
-        _ => None,
+fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
+    let differ =
+        |new: &Value| Err(Diagnostic::new(160, site, format!("{} is assigned to {}", new.describe(), old.describe())));
+    match (old, new) {
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let items = a.iter().zip(b).map(|(old, new)| same_type(old, new, site));
+            items.collect::<Result<_>>().map(Value::Array)
+        }
+        (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => {
+            let items = a.iter().zip(b).map(|(old, new)| same_type(old, new, site));
+            items.collect::<Result<_>>().map(Value::Tuple)
+        }
+        (Value::Const(_) | Value::Scalar(_), new @ (Value::Const(_) | Value::Scalar(_))) => same_number(old, new, site),
+        (Value::Global(_), new @ Value::Global(_))
+        | (Value::Shared(_), new @ Value::Shared(_))
+        | (Value::Hint(_), new @ Value::Hint(_))
+        | (Value::Barrier(_), new @ Value::Barrier(_))
+        | (Value::Range(_), new @ Value::Range(_))
+        | (Value::Unit, new @ Value::Unit) => Ok(new),
+        (_, new) => differ(&new),
+    }
+}
+
+/// The new number with the type of the old one; an untyped old one leaves the width open.
+fn same_number(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
+    /// A type, or what is known of one.
+    #[derive(PartialEq)]
+    enum Kind {
+        Typed(Elem),
+        Integer,
+        Real,
+        Other,
+    }
+    let kind = |value: &Value| match value {
+        Value::Scalar(s) => Kind::Typed(s.elem),
+        Value::Const(Const::Int(_, Some(ty)) | Const::Float(_, Some(ty))) => Kind::Typed(*ty),
+        Value::Const(Const::Int(..)) => Kind::Integer,
+        Value::Const(Const::Float(..)) => Kind::Real,
+        Value::Const(Const::Bool(_)) => Kind::Typed(Elem::Bool),
+        _ => Kind::Other,
     };
-    match (&new, elem) {
-        (Value::Scalar(s), Some(elem)) if s.elem != elem => {
-            Err(Diagnostic::new(150, span, format!("a {} is assigned to a {elem}", s.elem))
+    match (kind(old), kind(&new)) {
+        (a, b) if a == b => Ok(new),
+        (Kind::Typed(elem), Kind::Integer) if elem.is_integer() => typed_constant(new, elem, site),
+        (Kind::Typed(elem), Kind::Real) if elem.is_float() => typed_constant(new, elem, site),
+        (Kind::Integer, Kind::Typed(elem)) if elem.is_integer() => Ok(new),
+        (Kind::Real, Kind::Typed(elem)) if elem.is_float() => Ok(new),
+        (Kind::Typed(elem), _) => {
+            Err(Diagnostic::new(150, site, format!("{} is assigned to a variable of type {elem}", new.describe()))
                 .help(format!("write `… as {elem}`")))
         }
-        (Value::Const(c @ Const::Int(_, None)), Some(elem)) if elem.is_integer() => {
-            cast(c, elem, span).map(Value::from_const)
+        _ => Err(Diagnostic::new(150, site, format!("{} is assigned to {}", new.describe(), old.describe()))
+            .help("conversions are written: `… as f32`")),
+    }
+}
+
+/// A number without a type as one of `elem`; other values as they are.
+pub(super) fn typed_constant(value: Value, elem: Elem, site: Site<'_>) -> Result<Value> {
+    match value {
+        Value::Const(constant @ (Const::Int(_, None) | Const::Float(_, None))) => {
+            consteval::as_elem(constant, elem, Span::call_site()).map(Value::Const).map_err(|error| error.placed(site))
         }
-        (Value::Const(Const::Float(v, None)), Some(elem)) if elem.is_float() => {
-            Ok(Value::Const(Const::Float(*v, Some(elem))))
-        }
-        (Value::Array(a), _) => match old {
-            Value::Array(b) if a.len() == b.len() => {
-                let items = b.iter().zip(a.iter().cloned()).map(|(o, n)| same_type(o, n, span));
-                items.collect::<Result<_>>().map(Value::Array)
-            }
-            _ => Err(Diagnostic::new(160, span, format!("{} is assigned to {}", new.describe(), old.describe()))),
-        },
-        _ => Ok(new),
+        other => Ok(other),
     }
 }

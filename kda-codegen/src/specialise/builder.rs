@@ -95,7 +95,7 @@ impl Builder {
     /// A pure result as a scalar.
     pub fn scalar(&mut self, elem: Elem, uniform: Uniform, make: impl Fn(Reg) -> Inst) -> Scalar {
         let reg = self.pure(class(elem), make);
-        Scalar { elem, reg, uniform, multiple: 1 }
+        Scalar::new(elem, reg, uniform)
     }
 
     /// Opens a region.
@@ -106,6 +106,16 @@ impl Builder {
     /// Closes the innermost region and gives it.
     pub fn close(&mut self) -> Region {
         self.open.pop().map(|(region, _)| region).unwrap_or_default()
+    }
+
+    /// Number of open regions.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Closes regions, and forgets them, until `depth` are open.
+    pub fn unwind(&mut self, depth: usize) {
+        self.open.truncate(depth);
     }
 
     /// All of the kernel.

@@ -1,14 +1,14 @@
 //! Calls of device functions: evaluated at the call.
 
 use super::env::Scopes;
+use super::site::Site;
 use super::value::Value;
 use super::{Frame, Specialiser};
-use crate::consteval::Const;
+use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
 use crate::syntax::{DeviceFn, GenericKind};
 use proc_macro2::Span;
 use std::collections::HashMap;
-use syn::spanned::Spanned as _;
 use syn::{Expr, GenericArgument, PathArguments};
 
 /// Calls that may be open at once.
@@ -16,10 +16,9 @@ const MAX_DEPTH: usize = 64;
 
 impl Specialiser<'_> {
     /// `path::<generics>(arguments)`
-    pub(super) fn call(&mut self, call: &syn::ExprCall) -> Result<Value> {
-        let span = call.span();
+    pub(super) fn call(&mut self, call: &syn::ExprCall, site: Site<'_>) -> Result<Value> {
         let Expr::Path(path) = call.func.as_ref() else {
-            return Err(Diagnostic::new(167, call.func.span(), "only named functions can be called"));
+            return Err(Diagnostic::at(167, &call.func, "only named functions can be called"));
         };
         let names: Vec<String> = path.path.segments.iter().map(|s| s.ident.to_string()).collect();
         let generics = generic_arguments(&path.path);
@@ -30,9 +29,9 @@ impl Specialiser<'_> {
             _ => (None, names.join("::")),
         };
         if let Some(device) = self.device(library.as_deref(), &name) {
-            return self.inline(&device, &generics, &args, span);
+            return self.inline(&device, &generics, &args, site);
         }
-        self.builtin(&names, &generics, &args, span)
+        self.builtin(&names, &generics, &args, site)
     }
 
     fn device(&self, library: Option<&str>, name: &str) -> Option<DeviceFn> {
@@ -40,36 +39,50 @@ impl Specialiser<'_> {
         self.family.devices.iter().find(same).cloned()
     }
 
-    fn inline(&mut self, device: &DeviceFn, generics: &[GenericArgument], args: &[&Expr], span: Span) -> Result<Value> {
-        let name = device.name.to_string();
+    fn inline(
+        &mut self,
+        device: &DeviceFn,
+        generics: &[GenericArgument],
+        args: &[&Expr],
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let name = match &device.library {
+            Some(library) => format!("{library}::{}", device.name),
+            None => device.name.to_string(),
+        };
         if self.calls.len() >= MAX_DEPTH || self.calls.contains(&name) {
-            return Err(Diagnostic::new(165, span, format!("`{name}` calls itself"))
+            return Err(Diagnostic::new(165, site, format!("`{name}` calls itself"))
                 .help("device functions are always inlined"));
         }
         if args.len() != device.params.len() {
             let message = format!("`{name}` takes {} arguments; {} are given", device.params.len(), args.len());
-            return Err(Diagnostic::new(157, span, message));
+            return Err(Diagnostic::new(157, site, message));
         }
+        self.disjoint_references(args)?;
         let mut values = Vec::with_capacity(args.len());
         for (arg, param) in args.iter().zip(&device.params) {
             let value = match (arg, param.by_reference) {
                 (Expr::Reference(r), true) if r.mutability.is_some() => self.expr(&r.expr)?,
                 (other, true) => {
                     let message = format!("`{}` changes its argument", param.name);
-                    return Err(Diagnostic::new(157, other.span(), message).help("write `&mut variable`"));
+                    return Err(Diagnostic::at(157, *other, message).help("write `&mut variable`"));
+                }
+                (other @ Expr::Reference(_), false) => {
+                    let message = format!("`{}` takes a value, not a reference", param.name);
+                    return Err(Diagnostic::at(157, *other, message));
                 }
                 (other, false) => self.expr(other)?,
             };
             values.push(value);
         }
-        let generics = self.bind_generics(device, generics, &values, span)?;
+        let generics = self.bind_generics(device, generics, &values, site)?;
         self.frames.push(Frame {
             scopes: Scopes::new(),
             generics,
             library: device.library.as_ref().map(ToString::to_string),
         });
         self.calls.push(name);
-        let result = self.body(device, values, span);
+        let result = self.body(device, values, site);
         self.calls.pop();
         let Some(frame) = self.frames.pop() else { return Ok(Value::Unit) };
         let value = result?;
@@ -81,9 +94,24 @@ impl Specialiser<'_> {
         Ok(value)
     }
 
-    fn body(&mut self, device: &DeviceFn, values: Vec<Value>, span: Span) -> Result<Value> {
+    /// No variable is passed by reference twice: each would be written back, the last one winning.
+    fn disjoint_references(&self, args: &[&Expr]) -> Result<()> {
+        let mut seen: Vec<String> = Vec::new();
+        for arg in args {
+            let Expr::Reference(reference) = arg else { continue };
+            let place = crate::syntax::text::expr(&reference.expr);
+            let related = |other: &String| place.starts_with(other.as_str()) || other.starts_with(&place);
+            if seen.iter().any(related) {
+                return Err(Diagnostic::at(157, *arg, format!("`{place}` is passed by reference twice")));
+            }
+            seen.push(place);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, device: &DeviceFn, values: Vec<Value>, site: Site<'_>) -> Result<Value> {
         for (param, value) in device.params.iter().zip(values) {
-            let value = self.argument(value, &param.ty, span)?;
+            let value = self.argument(value, &param.ty, site)?;
             let mutable = param.mutable || param.by_reference;
             self.frame().scopes.declare(param.name.to_string(), value, mutable);
         }
@@ -100,11 +128,10 @@ impl Specialiser<'_> {
     }
 
     /// An argument with its declared type; the error stands at the call.
-    fn argument(&mut self, value: Value, ty: &syn::Type, span: Span) -> Result<Value> {
+    fn argument(&mut self, value: Value, ty: &syn::Type, site: Site<'_>) -> Result<Value> {
         self.typed(value, ty).map_err(|mut error| {
             error.notes.push((error.span, "the parameter is declared here".into()));
-            error.span = span;
-            error
+            error.placed(site)
         })
     }
 
@@ -114,7 +141,7 @@ impl Specialiser<'_> {
         device: &DeviceFn,
         written: &[GenericArgument],
         values: &[Value],
-        span: Span,
+        site: Site<'_>,
     ) -> Result<HashMap<String, Const>> {
         let mut bound = HashMap::new();
         if written.len() > device.generics.len() {
@@ -124,26 +151,21 @@ impl Specialiser<'_> {
                 device.generics.len(),
                 written.len()
             );
-            return Err(Diagnostic::new(157, span, message));
+            return Err(Diagnostic::new(157, site, message));
         }
         for (generic, argument) in device.generics.iter().zip(written) {
             let value = self.generic_value(argument)?;
-            let fits = match (&value, generic.kind) {
-                (Const::Int(..), GenericKind::Int(_))
-                | (Const::Bool(_), GenericKind::Bool)
-                | (Const::Elem(_), GenericKind::Elem) => true,
-                _ => false,
-            };
-            if !fits {
-                return Err(Diagnostic::new(
-                    157,
-                    argument.span(),
-                    format!("this does not fit the generic parameter `{}`", generic.name),
-                ));
-            }
             let value = match (value, generic.kind) {
-                (Const::Int(v, None), GenericKind::Int(elem)) => Const::Int(v, Some(elem)),
-                (value, _) => value,
+                (value @ Const::Int(_, None), GenericKind::Int(elem)) => {
+                    consteval::as_elem(value, elem, Span::call_site()).map_err(|error| error.over(argument))?
+                }
+                (Const::Int(v, Some(ty)), GenericKind::Int(elem)) if ty == elem => Const::Int(v, Some(ty)),
+                (value @ Const::Bool(_), GenericKind::Bool) | (value @ Const::Elem(_), GenericKind::Elem) => value,
+                (value, _) => {
+                    let message = format!("{} does not fit the generic `{}`", value.describe(), generic.name);
+                    return Err(Diagnostic::at(157, argument, message)
+                        .note(generic.name.span(), "the generic is declared here"));
+                }
             };
             bound.insert(generic.name.to_string(), value);
         }
@@ -155,22 +177,22 @@ impl Specialiser<'_> {
             Some(missing) => {
                 let message =
                     format!("`{}` of `{}` is not given and follows from no argument", missing.name, device.name);
-                Err(Diagnostic::new(157, span, message).help(format!("write `{}::<…>(…)`", device.name)))
+                Err(Diagnostic::new(157, site, message).help(format!("write `{}::<…>(…)`", device.name)))
             }
         }
     }
 
     /// The value of a generic argument.
     pub(super) fn generic_value(&mut self, argument: &GenericArgument) -> Result<Const> {
-        let span = argument.span();
+        let site = Site::Tokens(argument);
         let value = match argument {
             GenericArgument::Const(expr) => self.expr(expr)?,
             GenericArgument::Type(syn::Type::Path(path)) => {
                 self.expr(&Expr::Path(syn::ExprPath { attrs: Vec::new(), qself: None, path: path.path.clone() }))?
             }
-            _ => return Err(Diagnostic::new(157, span, "a generic argument is a constant or an element type")),
+            _ => return Err(Diagnostic::new(157, site, "a generic argument is a constant or an element type")),
         };
-        value.as_const().ok_or_else(|| Diagnostic::new(155, span, "a generic argument must be known while compiling"))
+        value.as_const().ok_or_else(|| Diagnostic::new(155, site, "a generic argument must be known while compiling"))
     }
 }
 

@@ -1,21 +1,17 @@
-//! Branches and loops, static and at run time.
+//! Branches, static and at run time; `&&` and `||`.
 
 use super::Specialiser;
+use super::site::Site;
 use super::value::{Scalar, Value};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Node, Uniform, when};
+use crate::kir::{Node, when};
 use kda_core::Elem;
-use proc_macro2::Span;
-use syn::spanned::Spanned as _;
-
-/// Trips of an unrolled loop above which the author is asked whether it is meant.
-const MAX_UNROLL: i128 = 4096;
 
 impl Specialiser<'_> {
     /// `if condition { … } else { … }`
     pub(super) fn if_else(&mut self, expr: &syn::ExprIf) -> Result<Value> {
-        let span = expr.cond.span();
+        let site = Site::Expr(&expr.cond);
         let condition = self.expr(&expr.cond)?;
         let otherwise = |this: &mut Self| match &expr.else_branch {
             Some((_, other)) => this.expr(other),
@@ -25,9 +21,40 @@ impl Specialiser<'_> {
             Value::Const(Const::Bool(true)) => self.block(&expr.then_branch),
             Value::Const(Const::Bool(false)) => otherwise(self),
             Value::Scalar(s) if s.elem == Elem::Bool => {
-                self.branch(s, span, |this| this.block(&expr.then_branch), otherwise)
+                self.branch(s, site, |this| this.block(&expr.then_branch), otherwise)
             }
-            other => Err(Diagnostic::new(156, span, format!("a condition is a bool, not {}", other.describe()))),
+            other => Err(Diagnostic::new(156, site, format!("a condition is a bool, not {}", other.describe()))),
+        }
+    }
+
+    /// `a && b`, `a || b`: the right side runs only where it matters, unless it only computes.
+    pub(super) fn lazy(&mut self, left: Scalar, expr: &syn::ExprBinary, site: Site<'_>) -> Result<Value> {
+        let and = matches!(expr.op, syn::BinOp::And(_));
+        let mark = self.mark();
+        self.builder.open();
+        let value = self.expr(&expr.right)?;
+        let unchanged = self.frame().scopes.snapshot() == *mark.locals();
+        let region = self.builder.close();
+        if unchanged && !self.returned && region.iter().all(only_computes) {
+            for node in region {
+                self.builder.push(node);
+            }
+            self.place(site);
+            return self.binary(&expr.op, Value::Scalar(left), value, site);
+        }
+        self.rewind(&mark);
+        let fixed = Value::Const(Const::Bool(!and));
+        let site = Site::Expr(&expr.left);
+        let value = if and {
+            self.branch(left, site, |this| this.expr(&expr.right), |_| Ok(fixed))
+        } else {
+            self.branch(left, site, |_| Ok(fixed), |this| this.expr(&expr.right))
+        }?;
+        match value {
+            Value::Scalar(s) if s.elem != Elem::Bool => {
+                Err(Diagnostic::at(156, &expr.right, format!("a condition is a bool, not a {}", s.elem)))
+            }
+            other => Ok(other),
         }
     }
 
@@ -35,11 +62,11 @@ impl Specialiser<'_> {
     pub(super) fn branch(
         &mut self,
         condition: Scalar,
-        span: Span,
+        site: Site<'_>,
         then: impl FnOnce(&mut Self) -> Result<Value>,
         other: impl FnOnce(&mut Self) -> Result<Value>,
     ) -> Result<Value> {
-        self.place(span);
+        self.place(site);
         let place = self.builder.place;
         let before = self.frame().scopes.snapshot();
         let waited = self.waited;
@@ -76,10 +103,10 @@ impl Specialiser<'_> {
             (false, true) => (a, a_locals[..before.len()].to_vec(), Default::default()),
             (false, false) => {
                 let mut copies = (Vec::new(), Vec::new());
-                let value = self.join(&a, &b, condition.uniform, &mut copies, span)?;
+                let value = self.join(&a, &b, condition.uniform, &mut copies, site)?;
                 let mut locals = Vec::with_capacity(before.len());
                 for (x, y) in a_locals.iter().zip(&b_locals).take(before.len()) {
-                    locals.push(self.join(x, y, condition.uniform, &mut copies, span)?);
+                    locals.push(self.join(x, y, condition.uniform, &mut copies, site)?);
                 }
                 (value, locals, copies)
             }
@@ -88,7 +115,7 @@ impl Specialiser<'_> {
         let mut regions = Vec::with_capacity(2);
         for (mut region, copies) in [(a_region, copies.0), (b_region, copies.1)] {
             self.builder.open();
-            self.copy_all(&copies, span)?;
+            self.copy_all(&copies, site)?;
             region.extend(self.builder.close());
             regions.push(region);
         }
@@ -96,207 +123,43 @@ impl Specialiser<'_> {
         self.builder.push(Node::If { condition: when(condition.reg), uniform: condition.uniform, then, other, place });
         Ok(value)
     }
-
-    /// `for pattern in range { … }`
-    pub(super) fn for_loop(&mut self, expr: &syn::ExprForLoop) -> Result<Value> {
-        let span = expr.expr.span();
-        let unroll = self.unroll_attribute(&expr.attrs)?;
-        let range = self.expr(&expr.expr)?;
-        let items = match range {
-            Value::Array(items) if unroll.is_some() => items,
-            Value::Array(_) => {
-                return Err(Diagnostic::new(161, span, "a loop over an array must be unrolled")
-                    .help("write `#[unroll]` before it"));
-            }
-            Value::Range(range) => {
-                let (start, end, step) = *range;
-                let trips = trip_count(&start, &end, &step);
-                let whole = match (unroll, trips) {
-                    (Some(None), None) => {
-                        return Err(Diagnostic::new(
-                            161,
-                            span,
-                            "an unrolled loop needs a trip count known while compiling",
-                        ));
-                    }
-                    (Some(None), Some(_)) => true,
-                    (Some(Some(1)), _) => false,
-                    (Some(Some(n)), Some(trips)) if n >= trips => true,
-                    (Some(Some(n)), _) => {
-                        let message = format!("unrolling by {n} is possible only as a whole or not at all");
-                        return Err(Diagnostic::new(161, span, message));
-                    }
-                    // One trip is no loop.
-                    (None, trips) => matches!(trips, Some(0 | 1)),
-                };
-                if !whole {
-                    return self.runtime_for(expr, start, end, step, span);
-                }
-                let trips = trips.unwrap_or(0);
-                if trips > MAX_UNROLL {
-                    return Err(Diagnostic::new(161, span, format!("{trips} trips are too many to unroll")));
-                }
-                let mut items = Vec::with_capacity(trips as usize);
-                let mut value = start;
-                for trip in 0..trips {
-                    if trip > 0 {
-                        value = self.binary(&syn::BinOp::Add(Default::default()), value, step.clone(), span)?;
-                    }
-                    items.push(value.clone());
-                }
-                items
-            }
-            other => return Err(Diagnostic::new(156, span, format!("{} cannot be looped over", other.describe()))),
-        };
-        for item in items {
-            self.frame().scopes.push();
-            self.bind(&expr.pat, item)?;
-            self.block(&expr.body)?;
-            self.frame().scopes.pop();
-        }
-        Ok(Value::Unit)
-    }
-
-    /// `#[unroll]` gives `Some(None)`, `#[unroll(n)]` gives `Some(Some(n))`.
-    fn unroll_attribute(&mut self, attrs: &[syn::Attribute]) -> Result<Option<Option<i128>>> {
-        let Some(attr) = attrs.iter().find(|a| a.path().is_ident("unroll")) else { return Ok(None) };
-        match &attr.meta {
-            syn::Meta::Path(_) => Ok(Some(None)),
-            _ => {
-                let expr: syn::Expr =
-                    attr.parse_args().map_err(|e| Diagnostic::new(161, e.span(), "`#[unroll(…)]` takes a number"))?;
-                let value = self.expr(&expr)?.as_int();
-                value
-                    .map(|v| Some(Some(v)))
-                    .ok_or_else(|| Diagnostic::new(161, expr.span(), "`#[unroll(…)]` takes a constant"))
-            }
-        }
-    }
-
-    fn runtime_for(
-        &mut self,
-        expr: &syn::ExprForLoop,
-        start: Value,
-        end: Value,
-        step: Value,
-        span: Span,
-    ) -> Result<Value> {
-        let elem = match (&start, &end) {
-            (Value::Const(Const::Int(_, None)), Value::Const(Const::Int(_, None))) => Elem::U32,
-            _ => self.common(&start, &end, span)?,
-        };
-        let first = match start {
-            Value::Const(Const::Int(v, _)) => Value::Const(Const::Int(v, Some(elem))),
-            other => other,
-        };
-        self.frame().scopes.push();
-        self.frame().scopes.declare("for".into(), first, true);
-        let counter = self.frame().scopes.len() - 1;
-        let head = |this: &mut Self| {
-            let now = this.frame().scopes.get(counter).value.clone();
-            this.binary(&syn::BinOp::Lt(Default::default()), now, end.clone(), span)
-        };
-        let body = |this: &mut Self| {
-            let now = this.frame().scopes.get(counter).value.clone();
-            this.frame().scopes.push();
-            this.bind(&expr.pat, now.clone())?;
-            this.block(&expr.body)?;
-            this.frame().scopes.pop();
-            let next = this.binary(&syn::BinOp::Add(Default::default()), now, step.clone(), span)?;
-            this.frame().scopes.get_mut(counter).value = next;
-            Ok(())
-        };
-        self.runtime_loop(span, head, body)?;
-        self.frame().scopes.pop();
-        Ok(Value::Unit)
-    }
-
-    /// `while condition { … }`
-    pub(super) fn while_loop(&mut self, expr: &syn::ExprWhile) -> Result<Value> {
-        let span = expr.cond.span();
-        self.runtime_loop(span, |this| this.expr(&expr.cond), |this| this.block(&expr.body).map(|_| ()))?;
-        Ok(Value::Unit)
-    }
-
-    /// A runtime loop. The body is tried until the set of values that change in it is known; the last trial is the code.
-    fn runtime_loop(
-        &mut self,
-        span: Span,
-        head: impl Fn(&mut Self) -> Result<Value>,
-        body: impl Fn(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        self.place(span);
-        let place = self.builder.place;
-        let mut now = self.frame().scopes.snapshot();
-        let mut phis = Vec::new();
-        let mut uniform = Uniform::Cta;
-        let (buffers, barriers, declared, end) =
-            (self.buffers.len(), self.barriers.len(), self.declared, self.shared_end);
-        loop {
-            self.frame().scopes.restore(&now);
-            self.builder.open();
-            let condition = head(self)?;
-            let condition = match condition {
-                Value::Scalar(s) if s.elem == Elem::Bool => s,
-                Value::Const(Const::Bool(false)) => {
-                    self.builder.close();
-                    return Ok(());
-                }
-                Value::Const(Const::Bool(true)) if phis.is_empty() => self.scalar(&condition, None, span)?,
-                other => {
-                    return Err(Diagnostic::new(156, span, format!("a condition is a bool, not {}", other.describe())));
-                }
-            };
-            let head_region = self.builder.close();
-            self.control.push(condition.uniform);
-            self.builder.open();
-            body(self)?;
-            if std::mem::take(&mut self.returned) {
-                return Err(Diagnostic::new(166, span, "`return` inside a runtime loop"));
-            }
-            let mut body_region = self.builder.close();
-            self.control.pop();
-            let after = self.frame().scopes.snapshot();
-            let mut changed = condition.uniform > uniform;
-            uniform = uniform.max(condition.uniform);
-            let mut next = Vec::with_capacity(now.len());
-            for (value, after) in now.iter().zip(&after) {
-                next.push(self.widen(value, after, uniform, &mut phis, &mut changed, span)?);
-            }
-            if changed {
-                now = next;
-                self.buffers.truncate(buffers);
-                self.barriers.truncate(barriers);
-                (self.declared, self.shared_end) = (declared, end);
-                continue;
-            }
-            let mut copies = Vec::new();
-            for (value, after) in now.iter().zip(&after) {
-                Self::next_values(value, after, &phis, &mut copies);
-            }
-            self.builder.open();
-            self.copy_all(&copies, span)?;
-            body_region.extend(self.builder.close());
-            self.copy_all(&phis, span)?;
-            self.frame().scopes.restore(&now);
-            self.builder.push(Node::Loop {
-                head: head_region,
-                condition: when(condition.reg),
-                uniform: condition.uniform,
-                body: body_region,
-                place,
-            });
-            return Ok(());
-        }
-    }
 }
 
-/// Trips of a range, if they are known.
-fn trip_count(start: &Value, end: &Value, step: &Value) -> Option<i128> {
-    let step = step.as_int().filter(|s| *s > 0)?;
-    let length = match (start, end) {
-        (Value::Scalar(_), _) | (_, Value::Scalar(_)) => return None,
-        _ => end.as_int()? - start.as_int()?,
-    };
-    Some((length.max(0) + step - 1) / step)
+/// True if the step neither writes, nor synchronises, nor may fault: lanes for which it does not matter can run it too.
+fn only_computes(node: &Node) -> bool {
+    let Node::Inst { inst, .. } = node else { return false };
+    use kda_ptx::Inst;
+    matches!(
+        inst,
+        Inst::Mov(_)
+            | Inst::Pack(_)
+            | Inst::Unpack(_)
+            | Inst::Add(_)
+            | Inst::Sub(_)
+            | Inst::Mul(_)
+            | Inst::Fma(_)
+            | Inst::Div(_)
+            | Inst::Rem(_)
+            | Inst::Min(_)
+            | Inst::Max(_)
+            | Inst::Abs(_)
+            | Inst::Neg(_)
+            | Inst::And(_)
+            | Inst::Or(_)
+            | Inst::Xor(_)
+            | Inst::Not(_)
+            | Inst::Shl(_)
+            | Inst::Shr(_)
+            | Inst::Setp(_)
+            | Inst::Selp(_)
+            | Inst::Cvt(_)
+            | Inst::Ex2(_)
+            | Inst::Rcp(_)
+            | Inst::Rsqrt(_)
+            | Inst::Sqrt(_)
+            | Inst::Lg2(_)
+            | Inst::Tanh(_)
+            // All lanes are here, or the shuffle was refused.
+            | Inst::Shfl(_)
+    )
 }

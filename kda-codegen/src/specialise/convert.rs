@@ -2,8 +2,10 @@
 
 use super::Specialiser;
 use super::params::{NO_RELU, arithmetic};
+use super::range::{Range, multiple, power_of_two};
+use super::site::Site;
 use super::value::{Scalar, Value, class};
-use crate::consteval::{self, Const};
+use crate::consteval::{self, Const, float};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Uniform, when};
 use kda_core::Elem;
@@ -13,21 +15,43 @@ use kda_ptx::operand::{DstAndPred, Src, SrcList};
 use kda_ptx::table::*;
 use proc_macro2::Span;
 
-/// The bits of an `f32` rounded to the nearest bf16, ties to even.
-fn bf16_bits(value: f32) -> u16 {
-    let bits = value.to_bits();
-    if value.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
+/// The bits of a value of `f16` or `bf16`; the value must be one of the type.
+fn half_bits(value: f64, elem: Elem) -> u16 {
+    if elem == Elem::BF16 {
+        // The upper half of the f32, exactly; a NaN stays one.
+        let bits = (value as f32).to_bits();
+        return (bits >> 16) as u16 | if value.is_nan() { 0x40 } else { 0 };
     }
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+    let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
+    let magnitude = value.abs();
+    let below = if magnitude.is_nan() {
+        0x7e00
+    } else if magnitude.is_infinite() {
+        0x7c00
+    } else if magnitude < 2f64.powi(-14) {
+        // Subnormal: units of 2^-24.
+        (magnitude * 2f64.powi(24)) as u16
+    } else {
+        let bits = magnitude.to_bits();
+        ((((bits >> 52) as i32 - 1023 + 15) as u16) << 10) | (bits >> 42) as u16 & 0x3ff
+    };
+    sign | below
+}
+
+/// The PTX type of a conversion: unlike arithmetic, conversions know 8 bits.
+fn converted(elem: Elem) -> Type {
+    match elem {
+        Elem::U8 => Type::U8,
+        elem => arithmetic(elem),
+    }
 }
 
 impl Specialiser<'_> {
     /// A value of type `elem` as a source operand; a constant must fit the type.
-    pub(super) fn operand(&mut self, value: &Value, elem: Elem, span: Span) -> Result<Src> {
+    pub(super) fn operand(&mut self, value: &Value, elem: Elem, site: Site<'_>) -> Result<Src> {
         match value {
             Value::Scalar(s) if s.elem == elem => Ok(s.src()),
-            Value::Scalar(s) => Err(Diagnostic::new(150, span, format!("a {} where a {elem} is needed", s.elem))
+            Value::Scalar(s) => Err(Diagnostic::new(150, site, format!("a {} where a {elem} is needed", s.elem))
                 .help(format!("conversions are written: `… as {elem}`"))),
             Value::Const(Const::Bool(value)) if elem == Elem::Bool => {
                 let compare = if *value { Compare::Eq } else { Compare::Ne };
@@ -37,16 +61,16 @@ impl Specialiser<'_> {
                 });
                 Ok(reg.into())
             }
-            Value::Const(constant) => immediate(constant, elem, span),
-            other => Err(Diagnostic::new(156, span, format!("{} where a {elem} is needed", other.describe()))),
+            Value::Const(constant) => immediate(constant, elem, site),
+            other => Err(Diagnostic::new(156, site, format!("{} where a {elem} is needed", other.describe()))),
         }
     }
 
     /// A value in a register; an untyped constant becomes `elem`, or `u32`, `i32` (if negative) or `f32`.
-    pub(super) fn scalar(&mut self, value: &Value, elem: Option<Elem>, span: Span) -> Result<Scalar> {
+    pub(super) fn scalar(&mut self, value: &Value, elem: Option<Elem>, site: Site<'_>) -> Result<Scalar> {
         if let Value::Scalar(s) = value {
             return match elem {
-                Some(elem) if elem != s.elem => self.operand(value, elem, span).map(|_| *s),
+                Some(elem) if elem != s.elem => self.operand(value, elem, site).map(|_| *s),
                 _ => Ok(*s),
             };
         }
@@ -56,29 +80,34 @@ impl Specialiser<'_> {
             Value::Const(Const::Int(..)) => Elem::U32,
             Value::Const(Const::Float(..)) => Elem::F32,
             Value::Const(Const::Bool(_)) => Elem::Bool,
-            other => return Err(Diagnostic::new(156, span, format!("{} is not a single number", other.describe()))),
+            other => return Err(Diagnostic::new(156, site, format!("{} is not a single number", other.describe()))),
         };
         let elem = elem.unwrap_or(natural);
-        let src = self.operand(value, elem, span)?;
-        let multiple = value.as_int().map_or(1, |v| v.unsigned_abs() as u64);
+        let src = self.operand(value, elem, site)?;
         if let Src::Reg(reg) = src {
-            return Ok(Scalar { elem, reg, uniform: Uniform::Cta, multiple });
+            return Ok(Scalar::new(elem, reg, Uniform::Cta));
         }
         let ty = super::params::bits(elem);
         let mut scalar = self.builder.scalar(elem, Uniform::Cta, |dst| Mov { ty, dst, src: src.clone() }.into());
-        scalar.multiple = multiple;
+        scalar.multiple = multiple(value);
+        if elem.is_integer() {
+            scalar.range = Range::of(value, elem);
+        }
         Ok(scalar)
     }
 
     /// `value as elem`
-    pub(super) fn cast(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
+    pub(super) fn cast(&mut self, value: Value, elem: Elem, site: Site<'_>) -> Result<Value> {
         let from = match value {
-            Value::Const(constant) => return consteval::cast(&constant, elem, span).map(Value::from_const),
+            Value::Const(constant) => {
+                let value = consteval::cast(&constant, elem, Span::call_site()).map_err(|error| error.placed(site))?;
+                return Ok(Value::from_const(value));
+            }
             Value::Array(items) => {
-                return items.into_iter().map(|x| self.cast(x, elem, span)).collect::<Result<_>>().map(Value::Array);
+                return items.into_iter().map(|x| self.cast(x, elem, site)).collect::<Result<_>>().map(Value::Array);
             }
             Value::Scalar(scalar) => scalar,
-            other => return Err(Diagnostic::new(156, span, format!("{} cannot be converted", other.describe()))),
+            other => return Err(Diagnostic::new(156, site, format!("{} cannot be converted", other.describe()))),
         };
         if from.elem == elem {
             return Ok(Value::Scalar(from));
@@ -89,14 +118,17 @@ impl Specialiser<'_> {
                 Cvt { round, relu: NO_RELU, ftz, sat, to, from: ty, dst, a: from.src(), b: None }.into()
             }
         };
-        let (to_ty, from_ty) = (arithmetic(elem), arithmetic(from.elem));
+        let (to_ty, from_ty) = (converted(elem), converted(from.elem));
         let mut scalar = match (from.elem, elem) {
             (Elem::Bool, Elem::U32 | Elem::I32) => self.builder.scalar(elem, from.uniform, |dst| {
                 Selp { ty: Type::B32, dst, a: Src::Imm(1), b: Src::Imm(0), pred: when(from.reg) }.into()
             }),
             // Same bits.
             (Elem::U32, Elem::I32) | (Elem::I32, Elem::U32) | (Elem::U64, Elem::I64) | (Elem::I64, Elem::U64) => {
-                return Ok(Value::Scalar(Scalar { elem, ..from }));
+                let kept = from.elem.bytes() == 4 && from.range.fits(elem);
+                let range = if kept { from.range } else { Range::full(elem) };
+                let multiple = if kept { from.multiple } else { power_of_two(from.multiple) };
+                return Ok(Value::Scalar(Scalar { elem, range, multiple, ..from }));
             }
             // The upper half of an f32.
             (Elem::BF16, Elem::F32) => {
@@ -110,7 +142,7 @@ impl Specialiser<'_> {
             }
             (Elem::F32, Elem::BF16 | Elem::F16) | (Elem::F64, Elem::F32) => {
                 let message = format!("a {} becomes a {elem} by rounding, which is written", from.elem);
-                return Err(Diagnostic::new(150, span, message).help(format!("write `{elem}::rn(…)`")));
+                return Err(Diagnostic::new(150, site, message).help(format!("write `{elem}::rn(…)`")));
             }
             (a, b) if a.is_integer() && b.is_integer() => {
                 self.builder.scalar(elem, from.uniform, cvt(None, to_ty, from_ty))
@@ -121,23 +153,41 @@ impl Specialiser<'_> {
             (Elem::F32 | Elem::F64, b) if b.is_integer() => {
                 self.builder.scalar(elem, from.uniform, cvt(Some(Round::Rzi), to_ty, from_ty))
             }
-            (a, b) => return Err(Diagnostic::new(156, span, format!("a {a} cannot become a {b}"))),
+            (a, b) => return Err(Diagnostic::new(156, site, format!("a {a} cannot become a {b}"))),
         };
-        if from.elem.is_integer() && elem.is_integer() && elem.bytes() >= from.elem.bytes() {
-            scalar.multiple = from.multiple;
+        if from.elem.is_integer() && elem.is_integer() {
+            let kept = from.elem.bytes() <= 4 && from.range.fits(elem);
+            scalar.multiple = match kept {
+                true => from.multiple,
+                // Dropping bits keeps the lower ones.
+                false => power_of_two(from.multiple).min(1 << (8 * elem.bytes() - 1)),
+            };
+            if kept && elem.bytes() <= 4 {
+                scalar.range = from.range;
+            }
+        } else if from.elem == Elem::Bool {
+            scalar.range = Range { least: 0, most: 1 };
         }
         Ok(Value::Scalar(scalar))
     }
 
     /// `elem::rn(value)`: to the nearest, ties to even.
-    pub(super) fn round(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
+    pub(super) fn round(&mut self, value: Value, elem: Elem, site: Site<'_>) -> Result<Value> {
         match value {
             Value::Array(items) => {
-                items.into_iter().map(|x| self.round(x, elem, span)).collect::<Result<_>>().map(Value::Array)
+                items.into_iter().map(|x| self.round(x, elem, site)).collect::<Result<_>>().map(Value::Array)
+            }
+            Value::Const(Const::Float(v, None | Some(Elem::F32))) if elem.is_float() && elem != Elem::F64 => {
+                // To f32 first, as the instruction takes one.
+                let rounded = float::round(float::round(v, Elem::F32), elem);
+                Ok(Value::Const(Const::Float(rounded, Some(elem))))
             }
             value => {
+                if !matches!(elem, Elem::F32 | Elem::BF16 | Elem::F16) {
+                    return Err(Diagnostic::new(156, site, format!("`rn` rounds to f32, bf16 or f16, not to {elem}")));
+                }
                 let uniform = value.uniform();
-                let a = self.operand(&value, Elem::F32, span)?;
+                let a = self.operand(&value, Elem::F32, site)?;
                 if elem == Elem::F32 {
                     return Ok(value);
                 }
@@ -163,26 +213,32 @@ impl Specialiser<'_> {
     }
 
     /// The same bits under another type of that width.
-    pub(super) fn reinterpret(&mut self, value: Value, elem: Elem, span: Span) -> Result<Value> {
-        let scalar = self.scalar(&value, None, span)?;
-        if class(scalar.elem) != class(elem) {
+    pub(super) fn reinterpret(&mut self, value: Value, elem: Elem, site: Site<'_>) -> Result<Value> {
+        let scalar = self.scalar(&value, None, site)?;
+        if class(scalar.elem) != class(elem) || scalar.elem.bytes() != elem.bytes() {
             let message = format!("a {} and a {elem} differ in width", scalar.elem);
-            return Err(Diagnostic::new(156, span, message));
+            return Err(Diagnostic::new(156, site, message));
         }
-        Ok(Value::Scalar(Scalar { elem, multiple: 1, ..scalar }))
+        Ok(Value::Scalar(Scalar::new(elem, scalar.reg, scalar.uniform)))
     }
 
     /// Two 16-bit values in one 32-bit register, the first in the lower half.
     pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> kda_ptx::Reg {
+        // Only registers can be packed.
+        let mut register = |src: Src| match src {
+            Src::Reg(_) => src,
+            other => self.builder.pure(Class::B16, |dst| Mov { ty: Type::B16, dst, src: other.clone() }.into()).into(),
+        };
+        let (low, high) = (register(low), register(high));
         self.builder
             .pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
     }
 }
 
 /// A constant as an immediate of a type.
-fn immediate(constant: &Const, elem: Elem, span: Span) -> Result<Src> {
+fn immediate(constant: &Const, elem: Elem, site: Site<'_>) -> Result<Src> {
     let mismatch = |given: String| {
-        Err(Diagnostic::new(150, span, format!("{given} where a {elem} is needed"))
+        Err(Diagnostic::new(150, site, format!("{given} where a {elem} is needed"))
             .help(format!("write `… as {elem}`")))
     };
     match constant {
@@ -202,7 +258,7 @@ fn immediate(constant: &Const, elem: Elem, span: Span) -> Result<Src> {
                 _ => return mismatch(format!("the integer {value}")),
             };
             if !range.contains(value) {
-                return Err(Diagnostic::new(164, span, format!("{value} does not fit a {elem}")));
+                return Err(Diagnostic::new(164, site, format!("{value} does not fit a {elem}")));
             }
             Ok(Src::Imm(*value as i64))
         }
@@ -215,8 +271,7 @@ fn immediate(constant: &Const, elem: Elem, span: Span) -> Result<Src> {
             match elem {
                 Elem::F32 => Ok(Src::f32(*value as f32)),
                 Elem::F64 => Ok(Src::F64(value.to_bits())),
-                Elem::BF16 => Ok(Src::Imm(bf16_bits(*value as f32).into())),
-                Elem::F16 if *value == 0.0 => Ok(Src::Imm(0)),
+                Elem::BF16 | Elem::F16 => Ok(Src::Imm(half_bits(float::round(*value, elem), elem).into())),
                 _ => mismatch(format!("the number {value}")),
             }
         }

@@ -15,38 +15,53 @@ pub struct Local {
 /// Scopes of one function body, innermost last.
 #[derive(Clone, Debug, Default)]
 pub struct Scopes {
-    scopes: Vec<HashMap<String, usize>>,
+    /// Names of each scope, and the number of locals when it was opened.
+    scopes: Vec<(HashMap<String, usize>, usize)>,
     locals: Vec<Local>,
 }
 
 impl Scopes {
     /// One empty scope.
     pub fn new() -> Scopes {
-        Scopes { scopes: vec![HashMap::new()], locals: Vec::new() }
+        Scopes { scopes: vec![(HashMap::new(), 0)], locals: Vec::new() }
     }
 
     /// Opens a scope.
     pub fn push(&mut self) {
-        self.scopes.push(HashMap::new());
+        self.scopes.push((HashMap::new(), self.locals.len()));
     }
 
-    /// Closes the innermost scope.
+    /// Closes the innermost scope; its locals are gone.
     pub fn pop(&mut self) {
-        self.scopes.pop();
+        if let Some((_, locals)) = self.scopes.pop() {
+            self.locals.truncate(locals);
+        }
+    }
+
+    /// Number of open scopes.
+    pub fn depth(&self) -> usize {
+        self.scopes.len()
+    }
+
+    /// Closes scopes until `depth` are left.
+    pub fn unwind(&mut self, depth: usize) {
+        while self.scopes.len() > depth {
+            self.pop();
+        }
     }
 
     /// Declares a local; an earlier one of that name is hidden.
     pub fn declare(&mut self, name: String, value: Value, mutable: bool) {
         self.locals.push(Local { value, mutable });
         let id = self.locals.len() - 1;
-        if let Some(scope) = self.scopes.last_mut() {
+        if let Some((scope, _)) = self.scopes.last_mut() {
             scope.insert(name, id);
         }
     }
 
     /// Number of the local of that name.
     pub fn find(&self, name: &str) -> Option<usize> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+        self.scopes.iter().rev().find_map(|(scope, _)| scope.get(name)).copied()
     }
 
     /// The local.
@@ -59,12 +74,12 @@ impl Scopes {
         &mut self.locals[id]
     }
 
-    /// Values of the first `count` locals: those that exist before a branch.
+    /// Values of all locals.
     pub fn snapshot(&self) -> Vec<Value> {
         self.locals.iter().map(|local| local.value.clone()).collect()
     }
 
-    /// Puts back the values of a snapshot; locals declared since keep theirs.
+    /// Puts back the values of a snapshot.
     pub fn restore(&mut self, values: &[Value]) {
         for (local, value) in self.locals.iter_mut().zip(values) {
             local.value = value.clone();

@@ -1,93 +1,111 @@
 //! Expressions and blocks.
 
-use super::Specialiser;
-use super::global::Index;
-use super::value::{Scalar, Value};
-use crate::consteval::{self, Const};
+use super::site::Site;
+use super::value::Value;
+use super::views::Index;
+use super::{Specialiser, attributes};
+use crate::consteval::{self, Const, Names};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Uniform};
-use crate::syntax::{Family, ParamType};
-use kda_core::Elem;
+use crate::syntax::ParamType;
+use crate::variants::{constants, library_constants};
+use kda_core::{Arch, Elem};
 use kda_ptx::operand::Special;
-use proc_macro2::Span;
-use syn::spanned::Spanned as _;
 use syn::{Expr, Stmt};
 
 impl Specialiser<'_> {
     /// `{ statements; value }`
     pub(super) fn block(&mut self, block: &syn::Block) -> Result<Value> {
         self.frame().scopes.push();
-        let value = self.statements(&block.stmts);
+        let value = self.statements(&block.stmts)?;
         self.frame().scopes.pop();
-        value
+        Ok(value)
     }
 
     fn statements(&mut self, stmts: &[Stmt]) -> Result<Value> {
         let mut value = Value::Unit;
         for (i, stmt) in stmts.iter().enumerate() {
             if self.returned {
-                return Err(Diagnostic::new(166, stmt.span(), "nothing may follow `return` in a block"));
+                return Err(Diagnostic::at(166, stmt, "nothing may follow `return` in a block"));
             }
-            self.place(stmt.span());
             value = match stmt {
                 Stmt::Local(local) => {
+                    self.place(Site::Tokens(&local.let_token));
                     self.local(local)?;
                     Value::Unit
                 }
                 Stmt::Item(syn::Item::Const(item)) => {
-                    let elem = consteval_type(&item.ty);
-                    let value = self.expr(&item.expr)?;
-                    let Some(constant) = value.as_const() else {
-                        let message = format!("`{}` is not known while compiling", item.ident);
-                        return Err(Diagnostic::new(155, item.expr.span(), message));
-                    };
-                    let constant = match (constant, elem) {
-                        (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => {
-                            consteval::cast(&c, elem, item.expr.span())?
-                        }
-                        (c, _) => c,
-                    };
-                    self.frame().scopes.declare(item.ident.to_string(), Value::from_const(constant), false);
+                    self.local_constant(item)?;
                     Value::Unit
                 }
                 Stmt::Item(item) => {
-                    return Err(Diagnostic::new(151, item.span(), "only `const` items stand in a body"));
+                    return Err(Diagnostic::at(151, item, "only `const` items stand in a body"));
                 }
                 Stmt::Expr(expr, semicolon) => {
+                    self.place(Site::Expr(expr));
                     let value = self.expr(expr)?;
                     if semicolon.is_some() { Value::Unit } else { value }
                 }
-                Stmt::Macro(m) => return Err(Diagnostic::new(151, m.span(), "macros do not exist in kernels")),
+                Stmt::Macro(m) => return Err(Diagnostic::at(151, m, "macros do not exist in kernels")),
             };
             if i + 1 < stmts.len() && value != Value::Unit {
                 let message = format!("{} is computed and dropped", value.describe());
-                return Err(
-                    Diagnostic::new(151, stmt.span(), message).help("end the statement with `;`, or bind the value")
-                );
+                return Err(Diagnostic::at(151, stmt, message).help("end the statement with `;`, or bind the value"));
             }
         }
         Ok(value)
     }
 
+    /// `const NAME: type = value;` in a body.
+    fn local_constant(&mut self, item: &syn::ItemConst) -> Result<()> {
+        attributes::check(&item.attrs, "a constant", &[])?;
+        let value = self.expr(&item.expr)?;
+        if value.as_const().is_none() {
+            let message = format!("`{}` is not known while compiling", item.ident);
+            return Err(Diagnostic::at(155, &item.expr, message));
+        }
+        let value = self.typed(value, &item.ty).map_err(|error| match error.code.0 {
+            150 | 164 | 202 | 204 => error.over(&item.expr),
+            _ => error,
+        })?;
+        self.frame().scopes.declare(item.ident.to_string(), value, false);
+        Ok(())
+    }
+
     /// Any expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Value> {
-        let span = expr.span();
+        self.enter(Site::Expr(expr))?;
+        attributes::of_expr(expr)?;
+        let value = self.any_expr(expr)?;
+        self.leave();
+        Ok(value)
+    }
+
+    fn any_expr(&mut self, expr: &Expr) -> Result<Value> {
+        let site = Site::Expr(expr);
         match expr {
             Expr::Lit(_) => consteval::eval(expr, &consteval::Scope::new()).map(Value::from_const),
             Expr::Paren(inner) => self.expr(&inner.expr),
             Expr::Group(inner) => self.expr(&inner.expr),
-            Expr::Path(path) => self.path(path),
-            Expr::Unary(unary) => {
-                let value = self.expr(&unary.expr)?;
-                self.unary(&unary.op, value, span)
-            }
-            Expr::Binary(binary) => self.binary_expr(binary),
-            Expr::Assign(assign) => self.assign(&assign.left, &assign.right, None),
+            Expr::Path(path) => self.path(path, site),
+            Expr::Unary(unary) => match (&unary.op, unary.expr.as_ref()) {
+                // The sign belongs to the literal: -2147483648i32 is a value.
+                (syn::UnOp::Neg(_), Expr::Lit(lit)) if matches!(lit.lit, syn::Lit::Int(_)) => {
+                    consteval::eval(expr, &consteval::Scope::new()).map(Value::from_const)
+                }
+                (op, inner) => {
+                    let value = self.expr(inner)?;
+                    self.place(site);
+                    self.unary(op, value, site)
+                }
+            },
+            Expr::Binary(binary) => self.binary_expr(binary, site),
+            Expr::Assign(assign) => self.assign(&assign.left, &assign.right, None, site),
             Expr::Cast(cast) => {
                 let value = self.expr(&cast.expr)?;
                 let elem = self.elem_type(&cast.ty)?;
-                self.place(span);
-                self.cast(value, elem, span)
+                self.place(site);
+                self.cast(value, elem, site)
             }
             Expr::Array(array) => array.elems.iter().map(|e| self.expr(e)).collect::<Result<_>>().map(Value::Array),
             Expr::Tuple(tuple) if tuple.elems.is_empty() => Ok(Value::Unit),
@@ -97,35 +115,36 @@ impl Specialiser<'_> {
                 let count = self.const_int(&repeat.len)?;
                 let count = usize::try_from(count).ok().filter(|n| *n <= 4096);
                 let Some(count) = count else {
-                    return Err(Diagnostic::new(154, repeat.len.span(), "an array has 0 to 4096 elements"));
+                    return Err(Diagnostic::at(154, &repeat.len, "an array has 0 to 4096 elements"));
                 };
+                self.spend(count.saturating_mul(value.leaves()), site)?;
                 Ok(Value::Array(vec![value; count]))
             }
-            Expr::Index(index) => self.index(index),
-            Expr::Field(field) => self.field(field),
-            Expr::Range(range) => self.range(range),
-            Expr::Block(block) => self.block_expr(block),
+            Expr::Index(index) => self.index(index, site),
+            Expr::Field(field) => self.field(field, site),
+            Expr::Range(range) => self.range(range, site),
+            Expr::Block(block) => self.block_expr(block, site),
             Expr::Const(block) => {
                 let value = self.block(&block.block)?;
                 match value.as_const() {
                     Some(_) => Ok(value),
-                    None => Err(Diagnostic::new(155, span, "this is not known while compiling")),
+                    None => Err(Diagnostic::new(155, site, "this is not known while compiling")),
                 }
             }
             Expr::If(expr) => self.with_role(&expr.attrs, |this| this.if_else(expr)),
             Expr::ForLoop(expr) => self.with_role(&expr.attrs, |this| this.for_loop(expr)),
             Expr::While(expr) => self.while_loop(expr),
-            Expr::Call(call) => self.call(call),
-            Expr::MethodCall(call) => self.method(call),
-            Expr::Struct(expr) => self.named_barrier(expr),
-            Expr::Return(expr) => self.return_(expr),
+            Expr::Call(call) => self.call(call, site),
+            Expr::MethodCall(call) => self.method(call, site),
+            Expr::Struct(expr) => self.named_barrier(expr, site),
+            Expr::Return(expr) => self.return_(expr, site),
             Expr::Closure(_) => {
-                Err(Diagnostic::new(168, span, "a closure stands only in `from_fn::<N>(|i| …)` and `.map(|x| …)`"))
+                Err(Diagnostic::new(168, site, "a closure stands only in `from_fn::<N>(|i| …)` and `.map(|x| …)`"))
             }
             Expr::Reference(r) if r.mutability.is_some() => {
-                Err(Diagnostic::new(151, span, "`&mut` stands only before an argument of a device function"))
+                Err(Diagnostic::new(151, site, "`&mut` stands only before an argument of a device function"))
             }
-            _ => Err(Diagnostic::new(151, span, "this expression does not exist in kernels")),
+            _ => Err(Diagnostic::new(151, site, "this expression does not exist in kernels")),
         }
     }
 
@@ -133,66 +152,31 @@ impl Specialiser<'_> {
     pub(super) fn const_int(&mut self, expr: &Expr) -> Result<i128> {
         let value = self.expr(expr)?;
         value.as_int().ok_or_else(|| {
-            Diagnostic::new(
-                155,
-                expr.span(),
-                format!("an integer known while compiling is needed, not {}", value.describe()),
-            )
+            let message = format!("an integer known while compiling is needed, not {}", value.describe());
+            Diagnostic::at(155, expr, message)
         })
     }
 
-    fn binary_expr(&mut self, expr: &syn::ExprBinary) -> Result<Value> {
-        let span = expr.span();
+    fn binary_expr(&mut self, expr: &syn::ExprBinary, site: Site<'_>) -> Result<Value> {
         if is_compound(&expr.op) {
-            return self.assign(&expr.left, &expr.right, Some(&expr.op));
+            return self.assign(&expr.left, &expr.right, Some(&expr.op), site);
         }
         let a = self.expr(&expr.left)?;
-        let lazy = match (&expr.op, &a) {
+        match (&expr.op, &a) {
             (syn::BinOp::And(_), Value::Const(Const::Bool(false)))
-            | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => {
-                return Ok(a);
+            | (syn::BinOp::Or(_), Value::Const(Const::Bool(true))) => return Ok(a),
+            (syn::BinOp::And(_) | syn::BinOp::Or(_), Value::Scalar(s)) if s.elem == Elem::Bool => {
+                return self.lazy(*s, expr, site);
             }
-            (syn::BinOp::And(_) | syn::BinOp::Or(_), Value::Scalar(s)) if s.elem == Elem::Bool => Some(*s),
-            _ => None,
-        };
-        if let Some(left) = lazy {
-            return self.lazy(left, matches!(expr.op, syn::BinOp::And(_)), &expr.op, &expr.right, span);
+            _ => {}
         }
         let b = self.expr(&expr.right)?;
-        self.place(span);
-        self.binary(&expr.op, a, b, span)
+        self.place(site);
+        self.binary(&expr.op, a, b, site)
     }
 
-    /// `a && b`, `a || b`: the right side runs only where it matters, unless it is free of effects.
-    fn lazy(&mut self, left: Scalar, and: bool, op: &syn::BinOp, right: &Expr, span: Span) -> Result<Value> {
-        self.builder.open();
-        let value = self.expr(right)?;
-        let region = self.builder.close();
-        let free = region.iter().all(|node| match node {
-            Node::Inst { inst, .. } => !matches!(
-                inst,
-                kda_ptx::Inst::Ld(_) | kda_ptx::Inst::St(_) | kda_ptx::Inst::Atom(_) | kda_ptx::Inst::Red(_)
-            ),
-            _ => false,
-        });
-        if free {
-            for node in region {
-                self.builder.push(node);
-            }
-            self.place(span);
-            return self.binary(op, Value::Scalar(left), value, span);
-        }
-        let fixed = Value::Const(Const::Bool(!and));
-        if and {
-            self.branch(left, span, |this| this.expr(right), |_| Ok(fixed))
-        } else {
-            self.branch(left, span, |_| Ok(fixed), |this| this.expr(right))
-        }
-    }
-
-    fn path(&mut self, path: &syn::ExprPath) -> Result<Value> {
-        let span = path.span();
-        let Some(name) = path.path.get_ident() else { return self.long_path(&path.path, span) };
+    fn path(&mut self, path: &syn::ExprPath, site: Site<'_>) -> Result<Value> {
+        let Some(name) = path.path.get_ident() else { return self.long_path(&path.path, site) };
         let text = name.to_string();
         if let Some(id) = self.frame().scopes.find(&text) {
             return Ok(self.frame().scopes.get(id).value.clone());
@@ -220,18 +204,19 @@ impl Specialiser<'_> {
             "tid" => Ok(Value::Scalar(self.special(Special::TidX, Uniform::Thread))),
             "lane" => Ok(Value::Scalar(self.special(Special::LaneId, Uniform::Thread))),
             "warp" => Ok(Value::Scalar(self.warp())),
-            "role" => self.role_value(span),
-            "ctaid" | "nctaid" => Err(Diagnostic::new(152, span, format!("`{text}` has axes: `{text}.x`"))),
+            "role" => self.role_value(site),
+            "ctaid" | "nctaid" => Err(Diagnostic::new(152, site, format!("`{text}` has axes: `{text}.x`"))),
             "NO_ALLOCATE" => Ok(Value::Hint(super::value::Hint { no_allocate: true, policy: None })),
-            _ => match Elem::from_name(&text) {
-                Some(elem) => Ok(Value::Const(Const::Elem(elem))),
-                None => Err(Diagnostic::new(152, span, format!("`{text}` is not known here"))),
+            _ => match (Elem::from_name(&text), Arch::from_name(&text)) {
+                (Some(elem), _) => Ok(Value::Const(Const::Elem(elem))),
+                (_, Some(arch)) => Ok(Value::int(consteval::arch_number(arch))),
+                _ => Err(Diagnostic::new(152, site, format!("`{text}` is not known here"))),
             },
         }
     }
 
     /// `bf16::ZERO`, `f32::INFINITY`, `u32::MAX`.
-    fn long_path(&mut self, path: &syn::Path, span: Span) -> Result<Value> {
+    fn long_path(&mut self, path: &syn::Path, site: Site<'_>) -> Result<Value> {
         let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
         if let [library, name] = names.as_slice()
             && let Some(value) = self.const_item(Some(library.clone()), name)?
@@ -255,7 +240,7 @@ impl Specialiser<'_> {
                 return Ok(Value::Const(value));
             }
         }
-        Err(Diagnostic::new(152, span, format!("`{}` is not known here", names.join("::"))))
+        Err(Diagnostic::new(152, site, format!("`{}` is not known here", names.join("::"))))
     }
 
     /// An element type by name: built in, or a generic of this function.
@@ -273,43 +258,31 @@ impl Specialiser<'_> {
             _ => None,
         };
         name.and_then(|name| self.elem_name(&name))
-            .ok_or_else(|| Diagnostic::new(156, ty.span(), "an element type is needed: f32, bf16, u32, …"))
+            .ok_or_else(|| Diagnostic::at(156, ty, "an element type is needed: f32, bf16, u32, …"))
     }
 
-    /// A `const` item of the library, or of the kernel module.
+    /// A `const` item of the library, or of the kernel module; `ARCH`.
     fn const_item(&mut self, library: Option<String>, name: &str) -> Result<Option<Value>> {
-        let Some(item) = constant(self.family, library.as_deref(), name).cloned() else { return Ok(None) };
-        if self.calls.iter().any(|c| c == name) {
-            return Err(Diagnostic::new(165, item.ident.span(), format!("`{name}` refers to itself")));
+        if !self.constants.contains_key(&library) {
+            let scope = match &library {
+                None => constants(self.family, self.variant.arch)?,
+                Some(library) => match self.family.libraries.iter().find(|l| l.name == library.as_str()) {
+                    Some(found) => library_constants(self.family, &found.name, self.variant.arch)?,
+                    None => return Ok(None),
+                },
+            };
+            self.constants.insert(library.clone(), scope);
         }
-        self.calls.push(name.to_string());
-        // Constants see constants only, not the locals of whoever uses them.
-        let frame = super::Frame { scopes: super::Scopes::new(), generics: Default::default(), library };
-        self.frames.push(frame);
-        let value = self.expr(&item.expr);
-        self.frames.pop();
-        self.calls.pop();
-        let value = value?;
-        let Some(constant) = value.as_const() else {
-            return Err(Diagnostic::new(155, item.expr.span(), format!("`{name}` is not known while compiling")));
-        };
-        let constant = match (constant, consteval_type(&item.ty)) {
-            (c @ (Const::Int(_, None) | Const::Float(_, None)), Some(elem)) => {
-                consteval::cast(&c, elem, item.expr.span())?
-            }
-            (Const::Array(items), _) => typed_array(items, &item.ty, item.expr.span())?,
-            (c, _) => c,
-        };
-        Ok(Some(Value::from_const(constant)))
+        let value = self.constants.get(&library).and_then(|scope| scope.value(name));
+        Ok(value.map(Value::from_const))
     }
 
-    fn index(&mut self, expr: &syn::ExprIndex) -> Result<Value> {
-        let span = expr.span();
+    fn index(&mut self, expr: &syn::ExprIndex, site: Site<'_>) -> Result<Value> {
         let base = self.expr(&expr.expr)?;
         match base {
             Value::Array(items) => {
                 let index = self.expr(&expr.index)?;
-                let at = expr.index.span();
+                let at = Site::Expr(&expr.index);
                 match index {
                     Value::Const(Const::Int(i, _)) => match usize::try_from(i).ok().and_then(|i| items.get(i)) {
                         Some(item) => Ok(item.clone()),
@@ -328,22 +301,22 @@ impl Specialiser<'_> {
             }
             Value::Shared(view) => {
                 let indices = self.indices(&expr.index)?;
-                let view = self.shared_at(*view, indices, span)?;
-                self.place(span);
-                self.shared_load(&view, 1, None, span)
+                let view = self.shared_at(*view, indices, site)?;
+                self.place(site);
+                self.shared_load(&view, 1, None, site)
             }
             Value::Global(view) => {
                 let indices = self.indices(&expr.index)?;
-                let view = self.global_at(*view, indices, span)?;
-                self.place(span);
-                self.global_load(&view, 1, None, span)
+                let view = self.global_at(*view, indices, site)?;
+                self.place(site);
+                self.global_load(&view, 1, None, site)
             }
-            other => Err(Diagnostic::new(156, span, format!("{} has no elements", other.describe()))),
+            other => Err(Diagnostic::new(156, site, format!("{} has no elements", other.describe()))),
         }
     }
 
     /// The list in `[[i, j]]` and `.at([i, a..b, ..])`; a single index may stand alone.
-    pub(super) fn indices(&mut self, expr: &Expr) -> Result<Vec<(Index, Span)>> {
+    pub(super) fn indices<'e>(&mut self, expr: &'e Expr) -> Result<Vec<(Index, Site<'e>)>> {
         let items: Vec<&Expr> = match expr {
             Expr::Array(array) => array.elems.iter().collect(),
             one => vec![one],
@@ -353,18 +326,28 @@ impl Specialiser<'_> {
             let index = match item {
                 Expr::Range(range) => {
                     let start = range.start.as_ref().map(|e| self.expr(e)).transpose()?;
-                    let end = range.end.as_ref().map(|e| self.expr(e)).transpose()?;
+                    let mut end = range.end.as_ref().map(|e| self.expr(e)).transpose()?;
+                    if matches!(range.limits, syn::RangeLimits::Closed(_)) {
+                        let Some(last) = end else {
+                            return Err(Diagnostic::at(151, range, "a closed range needs an end"));
+                        };
+                        end = Some(self.binary(
+                            &syn::BinOp::Add(Default::default()),
+                            last,
+                            Value::int(1),
+                            Site::Expr(item),
+                        )?);
+                    }
                     Index::Open(start, end)
                 }
                 one => Index::At(self.expr(one)?),
             };
-            out.push((index, item.span()));
+            out.push((index, Site::Expr(item)));
         }
         Ok(out)
     }
 
-    fn field(&mut self, expr: &syn::ExprField) -> Result<Value> {
-        let span = expr.span();
+    fn field(&mut self, expr: &syn::ExprField, site: Site<'_>) -> Result<Value> {
         if let (Expr::Path(path), syn::Member::Named(name)) = (expr.base.as_ref(), &expr.member)
             && let Some(base) = path.path.get_ident()
         {
@@ -386,88 +369,57 @@ impl Specialiser<'_> {
             (Value::Tuple(items), syn::Member::Unnamed(index)) => match items.get(index.index as usize) {
                 Some(item) => Ok(item.clone()),
                 None => {
-                    Err(Diagnostic::new(154, span, format!("element {} of a tuple of {}", index.index, items.len())))
+                    Err(Diagnostic::new(154, site, format!("element {} of a tuple of {}", index.index, items.len())))
                 }
             },
-            _ => Err(Diagnostic::new(158, span, format!("{} has no such field", base.describe()))),
+            _ => Err(Diagnostic::new(158, site, format!("{} has no such field", base.describe()))),
         }
     }
 
-    fn range(&mut self, range: &syn::ExprRange) -> Result<Value> {
-        let span = range.span();
+    fn range(&mut self, range: &syn::ExprRange, site: Site<'_>) -> Result<Value> {
         let (Some(start), Some(end)) = (&range.start, &range.end) else {
-            return Err(Diagnostic::new(151, span, "a range needs a start and an end here"));
+            return Err(Diagnostic::new(151, site, "a range needs a start and an end here"));
         };
         let start = self.expr(start)?;
         let mut end = self.expr(end)?;
         if matches!(range.limits, syn::RangeLimits::Closed(_)) {
-            end = self.binary(&syn::BinOp::Add(Default::default()), end, Value::int(1), span)?;
+            end = self.binary(&syn::BinOp::Add(Default::default()), end, Value::int(1), site)?;
         }
         Ok(Value::Range(Box::new((start, end, Value::int(1)))))
     }
 
-    fn block_expr(&mut self, block: &syn::ExprBlock) -> Result<Value> {
+    fn block_expr(&mut self, block: &syn::ExprBlock, site: Site<'_>) -> Result<Value> {
         if block.label.is_some() {
-            return Err(Diagnostic::new(151, block.span(), "labels do not exist in kernels"));
+            return Err(Diagnostic::new(151, site, "labels do not exist in kernels"));
         }
         self.with_role(&block.attrs, |this| this.block(&block.block))
     }
 
-    fn return_(&mut self, expr: &syn::ExprReturn) -> Result<Value> {
-        let span = expr.span();
+    fn return_(&mut self, expr: &syn::ExprReturn, site: Site<'_>) -> Result<Value> {
         if self.frames.len() > 1 {
-            return Err(Diagnostic::new(166, span, "`return` inside a device function")
+            return Err(Diagnostic::new(166, site, "`return` inside a device function")
                 .help("a device function gives the value of its last expression"));
         }
         if expr.expr.is_some() {
-            return Err(Diagnostic::new(166, span, "a kernel returns nothing"));
+            return Err(Diagnostic::new(166, site, "a kernel returns nothing"));
         }
         if self.control() > Uniform::Cta {
             return Err(Diagnostic::new(
                 166,
-                span,
+                site,
                 "an early `return` must be taken by the whole CTA or by no thread of it",
             ));
         }
         self.returned = true;
-        self.place(span);
+        self.place(site);
         let place = self.builder.place;
         self.builder.push(Node::Return(place));
         Ok(Value::Unit)
     }
 }
 
-/// A `const` item of the kernel module, or of a library.
-fn constant<'a>(family: &'a Family, library: Option<&str>, name: &str) -> Option<&'a syn::ItemConst> {
-    let items = match library {
-        None => &family.consts,
-        Some(library) => &family.libraries.iter().find(|l| l.name == library)?.consts,
-    };
-    items.iter().find(|item| item.ident == name)
-}
-
-/// The element type that a type names, if it names one.
-pub(super) fn consteval_type(ty: &syn::Type) -> Option<Elem> {
-    match ty {
-        syn::Type::Path(path) => path.path.get_ident().and_then(|i| Elem::from_name(&i.to_string())),
-        _ => None,
-    }
-}
-
-fn typed_array(items: Vec<Const>, ty: &syn::Type, span: Span) -> Result<Const> {
-    let elem = match ty {
-        syn::Type::Array(array) => consteval_type(&array.elem),
-        _ => None,
-    };
-    let Some(elem) = elem else { return Ok(Const::Array(items)) };
-    let cast = |c: &Const| match c {
-        Const::Int(_, None) | Const::Float(_, None) => consteval::cast(c, elem, span),
-        other => Ok(other.clone()),
-    };
-    items.iter().map(cast).collect::<Result<_>>().map(Const::Array)
-}
-
-fn is_compound(op: &syn::BinOp) -> bool {
+/// `+=` and the like.
+pub(super) fn is_compound(op: &syn::BinOp) -> bool {
     use syn::BinOp::*;
     matches!(
         op,

@@ -2,6 +2,8 @@
 
 use super::Specialiser;
 use super::params::bits;
+use super::range::{Range, multiple};
+use super::site::Site;
 use super::value::{Scalar, Value, class, gcd};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
@@ -12,7 +14,6 @@ use kda_ptx::modifier::{Compare, Type};
 use kda_ptx::operand::DstAndPred;
 use kda_ptx::operand::{PredSrc, Src};
 use kda_ptx::table::{Mov, Selp, Setp};
-use proc_macro2::Span;
 
 /// A copy into the register of a join: destination, and what goes there.
 pub(super) type Copy = (Scalar, Value);
@@ -25,40 +26,44 @@ impl Specialiser<'_> {
         b: &Value,
         uniform: Uniform,
         copies: &mut (Vec<Copy>, Vec<Copy>),
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Value> {
         if a == b {
             return Ok(a.clone());
         }
         match (a, b) {
             (Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
-                let items = x.iter().zip(y).map(|(x, y)| self.join(x, y, uniform, copies, span));
+                let items = x.iter().zip(y).map(|(x, y)| self.join(x, y, uniform, copies, site));
                 items.collect::<Result<_>>().map(Value::Array)
             }
             (Value::Tuple(x), Value::Tuple(y)) if x.len() == y.len() => {
-                let items = x.iter().zip(y).map(|(x, y)| self.join(x, y, uniform, copies, span));
+                let items = x.iter().zip(y).map(|(x, y)| self.join(x, y, uniform, copies, site));
                 items.collect::<Result<_>>().map(Value::Tuple)
             }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
-                let elem = self.joined_elem(a, b, span)?;
-                let multiple = gcd(multiple(a), multiple(b)).max(1);
+                let elem = self.joined_elem(a, b, site)?;
                 let uniform = uniform.max(a.uniform()).max(b.uniform());
                 let reg = self.builder.fresh(class(elem));
-                let scalar = Scalar { elem, reg, uniform, multiple };
+                let mut scalar = Scalar::new(elem, reg, uniform);
+                if elem.is_integer() {
+                    scalar.multiple = gcd(multiple(a), multiple(b)).max(1);
+                    scalar.range = Range::of(a, elem).join(Range::of(b, elem));
+                }
                 copies.0.push((scalar, a.clone()));
                 copies.1.push((scalar, b.clone()));
                 Ok(Value::Scalar(scalar))
             }
             _ => {
                 let message = format!("one side gives {}, the other {}", a.describe(), b.describe());
-                Err(Diagnostic::new(163, span, message).help(
+                Err(Diagnostic::new(163, site, message).help(
                     "a value that differs between runtime branches must be a number, or an array or tuple of numbers",
                 ))
             }
         }
     }
 
-    fn joined_elem(&self, a: &Value, b: &Value, span: Span) -> Result<Elem> {
+    /// The type of a value that is one of two.
+    pub(super) fn joined_elem(&self, a: &Value, b: &Value, site: Site<'_>) -> Result<Elem> {
         if let (Value::Const(Const::Float(_, None)), Value::Const(Const::Float(_, None))) = (a, b) {
             return Ok(Elem::F32);
         }
@@ -68,7 +73,7 @@ impl Specialiser<'_> {
         {
             return Ok(Elem::I32);
         }
-        self.common(a, b, span)
+        self.common(a, b, site)
     }
 
     /// A value in a loop: `now` at the start of a trip, `after` at its end. Leaves that change get a register, which is
@@ -80,18 +85,18 @@ impl Specialiser<'_> {
         uniform: Uniform,
         phis: &mut Vec<Copy>,
         changed: &mut bool,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Value> {
         if now == after {
             return Ok(now.clone());
         }
         match (now, after) {
             (Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
-                let items = x.iter().zip(y).map(|(x, y)| self.widen(x, y, uniform, phis, changed, span));
+                let items = x.iter().zip(y).map(|(x, y)| self.widen(x, y, uniform, phis, changed, site));
                 items.collect::<Result<_>>().map(Value::Array)
             }
             (Value::Tuple(x), Value::Tuple(y)) if x.len() == y.len() => {
-                let items = x.iter().zip(y).map(|(x, y)| self.widen(x, y, uniform, phis, changed, span));
+                let items = x.iter().zip(y).map(|(x, y)| self.widen(x, y, uniform, phis, changed, site));
                 items.collect::<Result<_>>().map(Value::Tuple)
             }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
@@ -105,7 +110,7 @@ impl Specialiser<'_> {
                     {
                         return Err(Diagnostic::new(
                             163,
-                            span,
+                            site,
                             format!("a {} becomes a {} in the loop", phi.elem, after.elem),
                         ));
                     }
@@ -118,21 +123,20 @@ impl Specialiser<'_> {
                     *phi = joined;
                     return Ok(Value::Scalar(joined));
                 }
-                let elem = self.joined_elem(now, after, span)?;
+                let elem = self.joined_elem(now, after, site)?;
                 let reg = self.builder.fresh(class(elem));
-                let scalar = Scalar {
-                    elem,
-                    reg,
-                    uniform: uniform.max(now.uniform()).max(after.uniform()),
-                    multiple: gcd(multiple(now), multiple(after)).max(1),
-                };
+                let uniform = uniform.max(now.uniform()).max(after.uniform());
+                let multiple = gcd(multiple(now), multiple(after)).max(1);
+                let scalar = Scalar { multiple, ..Scalar::new(elem, reg, uniform) };
                 phis.push((scalar, now.clone()));
                 *changed = true;
                 Ok(Value::Scalar(scalar))
             }
             _ => {
-                let message = format!("{} becomes {} in a runtime loop", now.describe(), after.describe());
-                Err(Diagnostic::new(162, span, message)
+                let (from, to) = (now.describe(), after.describe());
+                let to = if from == to { "another".into() } else { to };
+                let message = format!("{from} becomes {to} in a runtime loop");
+                Err(Diagnostic::new(162, site, message)
                     .help("only numbers, and arrays and tuples of numbers, may change in a runtime loop"))
             }
         }
@@ -156,11 +160,11 @@ impl Specialiser<'_> {
     }
 
     /// Emits copies that happen at once.
-    pub(super) fn copy_all(&mut self, copies: &[Copy], span: Span) -> Result<()> {
+    pub(super) fn copy_all(&mut self, copies: &[Copy], site: Site<'_>) -> Result<()> {
         let written: Vec<Reg> = copies.iter().map(|(dst, _)| dst.reg).collect();
         let mut ready = Vec::with_capacity(copies.len());
         for (dst, value) in copies {
-            let mut src = self.operand(value, dst.elem, span)?;
+            let mut src = self.operand(value, dst.elem, site)?;
             // A source that is itself written goes through a register of its own.
             if let Src::Reg(reg) = src
                 && reg != dst.reg
@@ -200,12 +204,5 @@ impl Specialiser<'_> {
             return;
         }
         self.builder.inst(Mov { ty: bits(dst.elem), dst: dst.reg, src });
-    }
-}
-
-fn multiple(value: &Value) -> u64 {
-    match value {
-        Value::Scalar(s) => s.multiple,
-        other => other.as_int().map_or(1, |i| i.unsigned_abs() as u64),
     }
 }

@@ -4,35 +4,59 @@
 //! instructions. A device function is evaluated at its call, an unrolled loop once a trip, a branch on a constant on its
 //! side alone. Variables are rebound, not overwritten, as long as control is static; where runtime branches join and where
 //! runtime loops go round, the values that differ get a register of their own.
+//!
+//! | question | file |
+//! | --- | --- |
+//! | what a value is, and what is known of it | `value`, `range` |
+//! | statements, expressions, operators, types | `expr`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
+//! | calls: device functions, functions, methods | `call`, `functions`, `math`, `methods` |
+//! | control | `control`, `loops`, `join`, `trial` |
+//! | memory | `views`, `global`, `shared` |
+//! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
+//! | what is emitted, and where an error stands | `builder`, `site` |
+//! | how much work is too much | `budget` |
 
 mod assign;
+mod attributes;
+mod budget;
 mod builder;
-mod builtin;
 mod call;
 mod control;
 mod convert;
 mod env;
 mod expr;
+mod functions;
 mod global;
 mod join;
+mod loops;
+mod math;
+mod methods;
 mod ops;
 mod params;
 mod pattern;
+mod range;
+mod roles;
 mod shared;
+mod site;
 mod sync;
+mod trial;
 mod value;
+mod views;
 
 use crate::compiled::{Barrier, Compiled, SharedBuffer};
-use crate::consteval::Const;
+use crate::consteval::{Const, Scope};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Body, Place, Uniform};
 use crate::signature::Resolved;
 use crate::syntax::{Family, Kernel};
 use crate::variants::Variant;
+use budget::Budget;
 use builder::Builder;
 use env::Scopes;
 use kda_ptx::Reg;
 use proc_macro2::Span;
+use range::Affine;
+use site::Site;
 use std::collections::HashMap;
 use value::Value;
 
@@ -48,6 +72,7 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
         specialiser.kernel_body()?;
         let touched: Vec<bool> = specialiser.buffers.iter().map(|b| b.used).collect();
         if touched.iter().all(|u| *u) || specialiser.keep.is_some() {
+            specialiser.check_shared_size()?;
             return specialiser.finish();
         }
         used = Some(touched);
@@ -59,6 +84,7 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
 struct Buffer {
     desc: SharedBuffer,
     used: bool,
+    declared: (Span, Span),
 }
 
 /// One function activation.
@@ -76,7 +102,7 @@ struct ParamState {
     /// Accessed by ordinary loads, stores or atomics.
     generic: bool,
     /// First access ahead of `pdl::wait()` that needs it behind.
-    early: Option<Span>,
+    early: Option<(Span, Span)>,
 }
 
 struct Specialiser<'a> {
@@ -97,7 +123,12 @@ struct Specialiser<'a> {
     barriers: Vec<(Barrier, Vec<usize>)>,
     params: Vec<ParamState>,
     /// Registers that are another register plus a constant.
-    affine: HashMap<Reg, (Reg, i128)>,
+    affine: HashMap<Reg, Affine>,
+    /// The same where it may have wrapped.
+    modular: HashMap<Reg, (Reg, i64)>,
+    /// Constants that a library's functions see, and the module's own (`None`).
+    constants: HashMap<Option<String>, Scope<'static>>,
+    budget: Budget,
     files: Vec<String>,
     /// `pdl::wait()` has run on every path to here.
     waited: bool,
@@ -134,6 +165,9 @@ impl<'a> Specialiser<'a> {
             barriers: Vec::new(),
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
+            modular: HashMap::new(),
+            constants: HashMap::new(),
+            budget: Budget::default(),
             files: Vec::new(),
             waited: false,
             dependent: false,
@@ -147,12 +181,11 @@ impl<'a> Specialiser<'a> {
         let body = &self.kernel.body;
         let value = self.block(body)?;
         if value != Value::Unit {
-            let span = self.kernel.name.span();
-            return Err(Diagnostic::new(
-                160,
-                span,
-                format!("a kernel gives nothing; its body gives {}", value.describe()),
-            ));
+            let message = format!("a kernel gives nothing; its body gives {}", value.describe());
+            return Err(match body.stmts.last() {
+                Some(last) => Diagnostic::at(160, last, message),
+                None => Diagnostic::at(160, &self.kernel.name, message),
+            });
         }
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
@@ -171,7 +204,8 @@ impl<'a> Specialiser<'a> {
 
     fn finish(self) -> Result<Compiled> {
         let mut region = self.builder.finish();
-        crate::kir::fences::derive(&mut region);
+        let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
+        crate::kir::fences::derive(&mut region, &generic);
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
         for (param, state) in params.iter_mut().zip(&self.params) {
@@ -203,12 +237,13 @@ impl<'a> Specialiser<'a> {
             file: span.file(),
             line: span.start().line as u32,
         };
-        crate::lower::lower(&mut compiled, &body, self.resolved.max_registers)?;
+        crate::lower::lower(&mut compiled, &body, self.resolved.max_registers, span)?;
         Ok(compiled)
     }
 
-    /// The place of a span, for what is emitted next.
-    fn place(&mut self, span: Span) {
+    /// The source of what is emitted next.
+    fn place(&mut self, site: Site<'_>) {
+        let span = site.start();
         let start = span.start();
         let name = span.file();
         let file = match self.files.iter().position(|f| *f == name) {

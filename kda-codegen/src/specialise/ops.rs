@@ -2,32 +2,37 @@
 
 use super::Specialiser;
 use super::params::arithmetic;
-use super::value::{Scalar, Value, gcd};
+use super::range::{self, Range};
+use super::site::Site;
+use super::value::{Scalar, Value};
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
 use kda_core::Elem;
+use kda_ptx::Class;
 use kda_ptx::modifier::{Compare, Half, Round, Type};
 use kda_ptx::operand::{DstAndPred, Src};
 use kda_ptx::table::*;
-use kda_ptx::{Class, Reg};
 use proc_macro2::Span;
 use syn::{BinOp, UnOp};
 
 impl Specialiser<'_> {
     /// `a op b`
-    pub(super) fn binary(&mut self, op: &BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
+    pub(super) fn binary(&mut self, op: &BinOp, a: Value, b: Value, site: Site<'_>) -> Result<Value> {
         match (&a, &b) {
-            (Value::Const(x), Value::Const(y)) => return consteval::binary(op, x, y, span).map(Value::from_const),
+            (Value::Const(x), Value::Const(y)) => {
+                let value = consteval::binary(op, x, y, Span::call_site()).map_err(|error| error.placed(site))?;
+                return Ok(Value::from_const(value));
+            }
             (Value::Array(x), Value::Array(y)) if is_arithmetic(op) => {
                 if x.len() != y.len() {
                     let message = format!("arrays of {} and {} elements do not go together", x.len(), y.len());
-                    return Err(Diagnostic::new(156, span, message));
+                    return Err(Diagnostic::new(156, site, message));
                 }
                 let pairs: Vec<_> = x.iter().cloned().zip(y.iter().cloned()).collect();
                 return pairs
                     .into_iter()
-                    .map(|(x, y)| self.binary(op, x, y, span))
+                    .map(|(x, y)| self.binary(op, x, y, site))
                     .collect::<Result<_>>()
                     .map(Value::Array);
             }
@@ -35,7 +40,7 @@ impl Specialiser<'_> {
                 let items = x.clone();
                 return items
                     .into_iter()
-                    .map(|x| self.binary(op, x, b.clone(), span))
+                    .map(|x| self.binary(op, x, b.clone(), site))
                     .collect::<Result<_>>()
                     .map(Value::Array);
             }
@@ -43,36 +48,31 @@ impl Specialiser<'_> {
                 let items = y.clone();
                 return items
                     .into_iter()
-                    .map(|y| self.binary(op, a.clone(), y, span))
+                    .map(|y| self.binary(op, a.clone(), y, site))
                     .collect::<Result<_>>()
                     .map(Value::Array);
             }
             _ => {}
         }
         if matches!(op, BinOp::Shl(_) | BinOp::Shr(_)) {
-            return self.shift(op, a, b, span);
+            return self.shift(op, a, b, site);
         }
-        let elem = self.common(&a, &b, span)?;
-        if let Some(simple) = self.simplify(op, &a, &b, elem, span)? {
+        let elem = self.common(&a, &b, site)?;
+        if let Some(simple) = self.simplify(op, &a, &b, elem, site)? {
             return Ok(simple);
         }
         let uniform = a.uniform().max(b.uniform());
-        let (x, y) = (self.operand(&a, elem, span)?, self.operand(&b, elem, span)?);
+        let (x, y) = (self.operand(&a, elem, site)?, self.operand(&b, elem, site)?);
         if let Some(compare) = comparison(op, elem) {
-            return self.compare(compare, elem, x, y, uniform, span);
+            return self.compare(compare, elem, x, y, uniform, site);
         }
-        let known = |v: &Value| match v {
-            Value::Scalar(s) => s.multiple,
-            other => other.as_int().map_or(1, |i| i.unsigned_abs() as u64),
-        };
-        let (m, n) = (known(&a), known(&b));
         let ty = arithmetic(elem);
         let round = elem.is_float().then_some(Round::Rn);
         let no = Default::default();
         match elem {
             Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
                 let message = format!("there is no arithmetic on {elem}");
-                return Err(Diagnostic::new(156, span, message).help("convert to f32 or u32 first: `x as f32`"));
+                return Err(Diagnostic::new(156, site, message).help("convert to f32 or u32 first: `x as f32`"));
             }
             _ => {}
         }
@@ -111,43 +111,19 @@ impl Specialiser<'_> {
             }
             _ => {
                 let message = format!("this operator does not take {} and {}", a.describe(), b.describe());
-                return Err(Diagnostic::new(156, span, message));
+                return Err(Diagnostic::new(156, site, message));
             }
         };
-        scalar.multiple = match op {
-            BinOp::Add(_) | BinOp::Sub(_) => gcd(m, n).max(1),
-            BinOp::Mul(_) => m.saturating_mul(n).max(1),
-            BinOp::Div(_) if b.as_int().is_some() && n > 0 && m.is_multiple_of(n) => m / n,
-            BinOp::Rem(_) => gcd(m, n).max(1),
-            BinOp::BitAnd(_) => 1u64 << m.max(1).trailing_zeros().max(n.max(1).trailing_zeros()).min(62),
-            _ => 1,
-        };
         if elem.is_integer() {
-            self.note_affine(op, &a, &b, scalar.reg);
+            scalar.range = Range::binary(op, Range::of(&a, elem), Range::of(&b, elem), elem);
+            scalar.multiple = range::multiple_of(op, &a, &b, scalar.range, elem);
+            self.note_affine(op, &a, &b, elem, scalar.reg);
         }
         Ok(Value::Scalar(scalar))
     }
 
-    /// Remembers `r = a + c`.
-    fn note_affine(&mut self, op: &BinOp, a: &Value, b: &Value, reg: Reg) {
-        let (base, add) = match (op, a, b) {
-            (BinOp::Add(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int()),
-            (BinOp::Add(_), c, Value::Scalar(s)) if c.as_int().is_some() => (s.reg, c.as_int()),
-            (BinOp::Sub(_), Value::Scalar(s), c) if c.as_int().is_some() => (s.reg, c.as_int().map(|c| -c)),
-            _ => return,
-        };
-        let Some(add) = add else { return };
-        let (base, before) = self.affine.get(&base).copied().unwrap_or((base, 0));
-        self.affine.insert(reg, (base, before + add));
-    }
-
-    /// An integer as a register and a constant.
-    pub(super) fn split(&self, scalar: Scalar) -> (Reg, i128) {
-        self.affine.get(&scalar.reg).copied().unwrap_or((scalar.reg, 0))
-    }
-
     /// Identities and cheaper forms on integers.
-    fn simplify(&mut self, op: &BinOp, a: &Value, b: &Value, elem: Elem, span: Span) -> Result<Option<Value>> {
+    fn simplify(&mut self, op: &BinOp, a: &Value, b: &Value, elem: Elem, site: Site<'_>) -> Result<Option<Value>> {
         if elem == Elem::Bool {
             let (constant, other) = match (a, b) {
                 (Value::Const(Const::Bool(c)), other) | (other, Value::Const(Const::Bool(c))) => (*c, other),
@@ -162,7 +138,7 @@ impl Specialiser<'_> {
                 }
                 BinOp::Eq(_) if constant => Some(other.clone()),
                 BinOp::Ne(_) if !constant => Some(other.clone()),
-                BinOp::Eq(_) | BinOp::Ne(_) => Some(self.unary(&UnOp::Not(Default::default()), other.clone(), span)?),
+                BinOp::Eq(_) | BinOp::Ne(_) => Some(self.unary(&UnOp::Not(Default::default()), other.clone(), site)?),
                 _ => None,
             });
         }
@@ -173,7 +149,7 @@ impl Specialiser<'_> {
         let unsigned = !elem.is_signed();
         let (x, y) = (a.as_int(), b.as_int());
         if y == Some(0) && matches!(op, BinOp::Div(_) | BinOp::Rem(_)) {
-            return Err(Diagnostic::new(156, span, "division by zero"));
+            return Err(Diagnostic::new(156, site, "division by zero"));
         }
         let simple = match op {
             BinOp::Add(_) if x == Some(0) => Some(b.clone()),
@@ -193,54 +169,55 @@ impl Specialiser<'_> {
         let shift = |bits: u32| Value::Const(Const::Int(bits.into(), Some(Elem::U32)));
         Ok(match op {
             BinOp::Mul(_) if power(y).is_some() => {
-                Some(self.shift(&BinOp::Shl(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
+                Some(self.shift(&BinOp::Shl(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), site)?)
             }
             BinOp::Mul(_) if power(x).is_some() => {
-                Some(self.shift(&BinOp::Shl(Default::default()), b.clone(), shift(power(x).unwrap_or(0)), span)?)
+                Some(self.shift(&BinOp::Shl(Default::default()), b.clone(), shift(power(x).unwrap_or(0)), site)?)
             }
             BinOp::Div(_) if unsigned && power(y).is_some() => {
-                Some(self.shift(&BinOp::Shr(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), span)?)
+                Some(self.shift(&BinOp::Shr(Default::default()), a.clone(), shift(power(y).unwrap_or(0)), site)?)
             }
             BinOp::Rem(_) if unsigned && power(y).is_some() => {
                 let mask = Value::Const(Const::Int(y.unwrap_or(1) - 1, Some(elem)));
-                Some(self.binary(&BinOp::BitAnd(Default::default()), a.clone(), mask, span)?)
+                Some(self.binary(&BinOp::BitAnd(Default::default()), a.clone(), mask, site)?)
             }
             _ => None,
         })
     }
 
-    fn shift(&mut self, op: &BinOp, a: Value, b: Value, span: Span) -> Result<Value> {
+    fn shift(&mut self, op: &BinOp, a: Value, b: Value, site: Site<'_>) -> Result<Value> {
         let left = matches!(op, BinOp::Shl(_));
-        let x = self.scalar(&a, None, span)?;
+        let x = self.scalar(&a, None, site)?;
         if !x.elem.is_integer() || matches!(x.elem, Elem::U8 | Elem::U16) {
-            return Err(Diagnostic::new(156, span, format!("a {} cannot be shifted", x.elem)));
+            return Err(Diagnostic::new(156, site, format!("a {} cannot be shifted", x.elem)));
         }
-        let amount = self.operand(&b, Elem::U32, span)?;
+        let width = 8 * x.elem.bytes();
+        if let Some(by) = b.as_int().filter(|by| !(0..i128::from(width)).contains(by)) {
+            let message = format!("a {} is shifted by {by}; it has {width} bits", x.elem);
+            return Err(Diagnostic::new(202, site, message));
+        }
+        let amount = self.operand(&b, Elem::U32, site)?;
         let uniform = x.uniform.max(b.uniform());
+        let untyped = if width == 64 { Type::B64 } else { Type::B32 };
+        let shl = |dst, a: Src| Shl { ty: untyped, dst, a, b: amount.clone() }.into();
         let mut scalar = if left {
-            let ty = if x.elem.bytes() == 8 { Type::B64 } else { Type::B32 };
-            self.builder.scalar(x.elem, uniform, |dst| Shl { ty, dst, a: x.src(), b: amount.clone() }.into())
+            self.builder.scalar(x.elem, uniform, |dst| shl(dst, x.src()))
         } else {
             let ty = arithmetic(x.elem);
             self.builder.scalar(x.elem, uniform, |dst| Shr { ty, dst, a: x.src(), b: amount.clone() }.into())
         };
-        if let Some(bits) = b.as_int().filter(|b| (0..32).contains(b)) {
-            scalar.multiple = if left {
-                x.multiple.saturating_mul(1 << bits)
-            } else if x.multiple.is_multiple_of(1 << bits) {
-                x.multiple >> bits
-            } else {
-                1
+        if let Some(bits) = b.as_int().and_then(|bits| u32::try_from(bits).ok()) {
+            scalar.range = Range::binary(op, x.range, Range::of(&b, Elem::U32), x.elem);
+            scalar.multiple = match (left, x.multiple.checked_shl(bits).filter(|m| m >> bits == x.multiple)) {
+                (true, Some(m)) if scalar.range != Range::full(x.elem) => m.max(1),
+                (true, m) => range::power_of_two(m.unwrap_or(0)).max(1),
+                (false, _) if x.multiple.is_multiple_of(1 << bits) => (x.multiple >> bits).max(1),
+                (false, _) => 1,
             };
             if left {
-                let (base, add) = self.split(x);
-                if add != 0 {
-                    let ty = if x.elem.bytes() == 8 { Type::B64 } else { Type::B32 };
-                    let shifted = self.builder.pure(super::value::class(x.elem), |dst| {
-                        Shl { ty, dst, a: base.into(), b: amount.clone() }.into()
-                    });
-                    self.affine.insert(scalar.reg, (shifted, add << bits));
-                }
+                self.note_shifted(x, bits, scalar, |this, base| {
+                    this.builder.pure(super::value::class(x.elem), |dst| shl(dst, base.into()))
+                });
             }
         }
         Ok(Value::Scalar(scalar))
@@ -254,7 +231,7 @@ impl Specialiser<'_> {
         x: Src,
         y: Src,
         uniform: Uniform,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Value> {
         let reg = match elem {
             Elem::Bool => {
@@ -266,11 +243,11 @@ impl Specialiser<'_> {
                     Compare::Eq => {
                         self.builder.pure(Class::Pred, |dst| Not { ty: Type::Pred, dst, a: differ.into() }.into())
                     }
-                    _ => return Err(Diagnostic::new(156, span, "booleans have no order")),
+                    _ => return Err(Diagnostic::new(156, site, "booleans have no order")),
                 }
             }
             Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
-                return Err(Diagnostic::new(156, span, format!("a {elem} cannot be compared"))
+                return Err(Diagnostic::new(156, site, format!("a {elem} cannot be compared"))
                     .help("convert to f32 or u32 first"));
             }
             _ => {
@@ -281,15 +258,18 @@ impl Specialiser<'_> {
                 })
             }
         };
-        Ok(Value::Scalar(Scalar { elem: Elem::Bool, reg, uniform, multiple: 1 }))
+        Ok(Value::Scalar(Scalar::new(Elem::Bool, reg, uniform)))
     }
 
     /// `op a`
-    pub(super) fn unary(&mut self, op: &UnOp, a: Value, span: Span) -> Result<Value> {
+    pub(super) fn unary(&mut self, op: &UnOp, a: Value, site: Site<'_>) -> Result<Value> {
         match a {
-            Value::Const(x) => consteval::unary(op, &x, span).map(Value::from_const),
+            Value::Const(x) => {
+                let value = consteval::unary(op, &x, Span::call_site()).map_err(|error| error.placed(site))?;
+                Ok(Value::from_const(value))
+            }
             Value::Array(items) => {
-                items.into_iter().map(|x| self.unary(op, x, span)).collect::<Result<_>>().map(Value::Array)
+                items.into_iter().map(|x| self.unary(op, x, site)).collect::<Result<_>>().map(Value::Array)
             }
             Value::Scalar(x) => {
                 let ty = arithmetic(x.elem);
@@ -297,30 +277,30 @@ impl Specialiser<'_> {
                     UnOp::Neg(_) if matches!(x.elem, Elem::F32 | Elem::F64 | Elem::I32 | Elem::I64) => self
                         .builder
                         .scalar(x.elem, x.uniform, |dst| Neg { ftz: Default::default(), ty, dst, a: x.src() }.into()),
-                    UnOp::Not(_) if !x.elem.is_float() => {
+                    UnOp::Not(_) if !x.elem.is_float() && !matches!(x.elem, Elem::U8 | Elem::U16) => {
                         let ty = logic(x.elem);
                         self.builder.scalar(x.elem, x.uniform, |dst| Not { ty, dst, a: x.src() }.into())
                     }
-                    _ => return Err(Diagnostic::new(156, span, format!("this operator does not take a {}", x.elem))),
+                    _ => return Err(Diagnostic::new(156, site, format!("this operator does not take a {}", x.elem))),
                 };
                 Ok(Value::Scalar(scalar))
             }
-            other => Err(Diagnostic::new(156, span, format!("this operator does not take {}", other.describe()))),
+            other => Err(Diagnostic::new(156, site, format!("this operator does not take {}", other.describe()))),
         }
     }
 
     /// The type on which two operands agree.
-    pub(super) fn common(&self, a: &Value, b: &Value, span: Span) -> Result<Elem> {
+    pub(super) fn common(&self, a: &Value, b: &Value, site: Site<'_>) -> Result<Elem> {
         let of = |v: &Value| match v {
             Value::Scalar(s) => Ok(Some(s.elem)),
             Value::Const(Const::Int(_, ty)) | Value::Const(Const::Float(_, ty)) => Ok(*ty),
             Value::Const(Const::Bool(_)) => Ok(Some(Elem::Bool)),
-            other => Err(Diagnostic::new(156, span, format!("{} cannot be computed with", other.describe()))),
+            other => Err(Diagnostic::new(156, site, format!("{} cannot be computed with", other.describe()))),
         };
         match (of(a)?, of(b)?) {
             (Some(x), Some(y)) if x == y => Ok(x),
             (Some(x), None) | (None, Some(x)) => Ok(x),
-            (Some(x), Some(y)) => Err(Diagnostic::new(150, span, format!("a {x} meets a {y}"))
+            (Some(x), Some(y)) => Err(Diagnostic::new(150, site, format!("a {x} meets a {y}"))
                 .help(format!("conversions are written: `… as {x}` or `… as {y}`"))),
             (None, None) => Ok(Elem::U32),
         }

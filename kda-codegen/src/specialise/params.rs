@@ -1,6 +1,7 @@
 //! Launch parameters and special registers as values.
 
 use super::Specialiser;
+use super::range::Range;
 use super::value::{Scalar, Value, class};
 use crate::compiled::ParamKind;
 use crate::kir::Uniform;
@@ -11,11 +12,18 @@ use kda_ptx::operand::{Address, Base, DstAndPred, DstList, Special, Src};
 use kda_ptx::table::{Ld, Mov, Setp, Shfl, Shr};
 use kda_ptx::{Class, Reg};
 
-/// The untyped PTX type of that width.
-pub(super) fn bits(elem: Elem) -> Type {
+/// The untyped PTX type of that width in memory.
+pub(super) fn memory_bits(elem: Elem) -> Type {
     match elem.bytes() {
         1 => Type::U8,
-        2 => Type::B16,
+        _ => bits(elem),
+    }
+}
+
+/// The untyped PTX type of the register that holds it.
+pub(super) fn bits(elem: Elem) -> Type {
+    match elem.bytes() {
+        1 | 2 => Type::B16,
         4 => Type::B32,
         _ => Type::B64,
     }
@@ -59,7 +67,7 @@ impl Specialiser<'_> {
                 hint: Default::default(),
                 prefetch: None,
                 vector: None,
-                ty: bits(elem),
+                ty: memory_bits(elem),
                 dst: DstList(vec![Some(dst)]),
                 address: address.clone(),
                 policy: None,
@@ -98,7 +106,23 @@ impl Specialiser<'_> {
         } else {
             reg
         };
-        Value::Scalar(Scalar { elem, reg, uniform: Uniform::Cta, multiple })
+        let mut scalar = Scalar { multiple, ..Scalar::new(elem, reg, Uniform::Cta) };
+        for fact in &self.resolved.facts {
+            match fact {
+                Fact::AtLeast { name, value } if *name == param.name => {
+                    scalar.range.least = scalar.range.least.max(i64::try_from(*value).unwrap_or(i64::MIN));
+                }
+                Fact::AtMost { name, value } if *name == param.name => {
+                    scalar.range.most = scalar.range.most.min(i64::try_from(*value).unwrap_or(i64::MAX));
+                }
+                _ => {}
+            }
+        }
+        // Conditions that contradict each other say nothing.
+        if scalar.range.least > scalar.range.most {
+            scalar.range = Range::full(elem);
+        }
+        Value::Scalar(scalar)
     }
 
     /// The value that `#[requires(name == constant)]` fixes.
@@ -118,7 +142,15 @@ impl Specialiser<'_> {
     pub(super) fn special(&mut self, special: Special, uniform: Uniform) -> Scalar {
         let reg =
             self.builder.prologue(Class::B32, |dst| Mov { ty: Type::U32, dst, src: Src::Special(special) }.into());
-        Scalar { elem: Elem::U32, reg, uniform, multiple: 1 }
+        let most = match special {
+            Special::TidX => i64::from(self.resolved.block) - 1,
+            Special::LaneId => 31,
+            // Grids have at most 2^31 - 1 blocks along x, 65,535 along y and z.
+            Special::CtaidX | Special::NctaidX => i32::MAX.into(),
+            Special::CtaidY | Special::CtaidZ | Special::NctaidY | Special::NctaidZ => 65_535,
+            _ => u32::MAX.into(),
+        };
+        Scalar { range: Range { least: 0, most }, ..Scalar::new(Elem::U32, reg, uniform) }
     }
 
     /// The warp's index in the CTA. Broadcast from lane 0, so that what depends on it stays in uniform registers.
@@ -138,7 +170,8 @@ impl Specialiser<'_> {
             }
             .into()
         });
-        Scalar { elem: Elem::U32, reg, uniform: Uniform::Warp, multiple: 1 }
+        let range = Range { least: 0, most: i64::from(self.resolved.block / 32) - 1 };
+        Scalar { range, ..Scalar::new(Elem::U32, reg, Uniform::Warp) }
     }
 
     /// Address of the dynamic shared memory.

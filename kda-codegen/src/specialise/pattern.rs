@@ -1,21 +1,25 @@
 //! `let` and its patterns.
 
 use super::Specialiser;
-use super::expr::consteval_type;
+use super::assign::typed_constant;
+use super::attributes;
+use super::site::Site;
 use super::value::Value;
+use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
+use kda_core::Elem;
 use syn::Pat;
-use syn::spanned::Spanned as _;
 
 impl Specialiser<'_> {
     /// `let pattern: type = value;`
     pub(super) fn local(&mut self, local: &syn::Local) -> Result<()> {
-        let span = local.span();
+        let site = Site::Tokens(local);
+        attributes::check(&local.attrs, "a variable", &[])?;
         let Some(init) = &local.init else {
-            return Err(Diagnostic::new(151, span, "a variable needs a value where it is declared"));
+            return Err(Diagnostic::new(151, site, "a variable needs a value where it is declared"));
         };
         if let Some((_, other)) = &init.diverge {
-            return Err(Diagnostic::new(151, other.span(), "`let … else` does not exist in kernels"));
+            return Err(Diagnostic::at(151, other, "`let … else` does not exist in kernels"));
         }
         let (pat, ty) = match &local.pat {
             Pat::Type(typed) => (typed.pat.as_ref(), Some(typed.ty.as_ref())),
@@ -30,7 +34,11 @@ impl Specialiser<'_> {
         self.naming = None;
         let value = value?;
         let value = match ty {
-            Some(ty) => self.typed(value, ty)?,
+            // The error stands at the value.
+            Some(ty) => self.typed(value, ty).map_err(|error| match error.code.0 {
+                150 | 164 | 202 | 204 => error.over(&init.expr),
+                _ => error,
+            })?,
             None => value,
         };
         self.bind(pat, value)
@@ -38,13 +46,13 @@ impl Specialiser<'_> {
 
     /// Gives an untyped constant the written type; any other value must have it.
     pub(super) fn typed(&mut self, value: Value, ty: &syn::Type) -> Result<Value> {
-        let span = ty.span();
+        let site = Site::Tokens(ty);
         match (value, ty) {
             (Value::Array(items), syn::Type::Array(array)) => {
                 let count = self.const_int(&array.len)?;
                 if count != items.len() as i128 {
                     let message = format!("{count} elements are declared, {} are given", items.len());
-                    return Err(Diagnostic::new(160, span, message));
+                    return Err(Diagnostic::new(160, site, message));
                 }
                 items.into_iter().map(|x| self.typed(x, &array.elem)).collect::<Result<_>>().map(Value::Array)
             }
@@ -54,29 +62,21 @@ impl Specialiser<'_> {
                 .map(|(x, ty)| self.typed(x, ty))
                 .collect::<Result<_>>()
                 .map(Value::Tuple),
+            (value, syn::Type::Infer(_)) => Ok(value),
             (value @ (Value::Const(_) | Value::Scalar(_)), ty) => {
-                let elem = match consteval_type(ty) {
-                    Some(elem) => elem,
-                    None => self.elem_type(ty)?,
-                };
+                let elem = self.elem_type(ty)?;
                 match &value {
                     Value::Scalar(s) if s.elem == elem => Ok(value),
-                    Value::Const(crate::consteval::Const::Bool(_)) if elem == kda_core::Elem::Bool => Ok(value),
-                    Value::Const(crate::consteval::Const::Int(v, None)) if elem.is_integer() => {
-                        let constant = crate::consteval::Const::Int(*v, None);
-                        crate::consteval::cast(&constant, elem, span).map(Value::from_const)
-                    }
-                    Value::Const(crate::consteval::Const::Float(v, None)) if elem.is_float() => {
-                        Ok(Value::Const(crate::consteval::Const::Float(*v, Some(elem))))
-                    }
-                    Value::Const(_) => self.operand(&value, elem, span).map(|_| value),
-                    _ => Err(Diagnostic::new(150, span, format!("{} where a {elem} is declared", value.describe()))
+                    Value::Const(Const::Bool(_)) if elem == Elem::Bool => Ok(value),
+                    Value::Const(Const::Int(_, None)) if elem.is_integer() => typed_constant(value, elem, site),
+                    Value::Const(Const::Float(_, None)) if elem.is_float() => typed_constant(value, elem, site),
+                    Value::Const(_) => self.operand(&value, elem, site).map(|_| value),
+                    _ => Err(Diagnostic::new(150, site, format!("{} where a {elem} is declared", value.describe()))
                         .help(format!("conversions are written: `… as {elem}`"))),
                 }
             }
-            (value, syn::Type::Infer(_)) => Ok(value),
             (value @ (Value::Global(_) | Value::Shared(_) | Value::Hint(_)), _) => Ok(value),
-            (value, _) => Err(Diagnostic::new(160, span, format!("{} does not have this type", value.describe()))),
+            (value, _) => Err(Diagnostic::new(160, site, format!("{} does not have this type", value.describe()))),
         }
     }
 
@@ -99,7 +99,7 @@ impl Specialiser<'_> {
                     Value::Tuple(items) if items.len() == tuple.elems.len() => items,
                     other => {
                         let message = format!("{} names for {}", tuple.elems.len(), other.describe());
-                        return Err(Diagnostic::new(160, pat.span(), message));
+                        return Err(Diagnostic::at(160, pat, message));
                     }
                 };
                 tuple.elems.iter().zip(items).try_for_each(|(pat, item)| self.bind(pat, item))
@@ -109,12 +109,12 @@ impl Specialiser<'_> {
                     Value::Array(items) if items.len() == slice.elems.len() => items,
                     other => {
                         let message = format!("{} names for {}", slice.elems.len(), other.describe());
-                        return Err(Diagnostic::new(160, pat.span(), message));
+                        return Err(Diagnostic::at(160, pat, message));
                     }
                 };
                 slice.elems.iter().zip(items).try_for_each(|(pat, item)| self.bind(pat, item))
             }
-            other => Err(Diagnostic::new(160, other.span(), "this pattern does not exist in kernels")
+            other => Err(Diagnostic::at(160, other, "this pattern does not exist in kernels")
                 .help("names, `_`, tuples and arrays of these are possible")),
         }
     }

@@ -3,32 +3,34 @@
 //! A buffer is row-major, outermost axis first, at a 16-byte boundary or more. Addresses are 32-bit; constant parts become
 //! the immediate of the access. A buffer that no code of the variant touches takes no memory.
 
-use super::global::{Index, vector_width};
-use super::params::bits;
+use super::global::vector_width;
+use super::params::{bits, memory_bits};
+use super::range::power_of_two;
+use super::site::Site;
 use super::value::{Scalar, SharedView, Value, class, gcd};
+use super::views::Index;
 use super::{Buffer, MAX_SHARED_BYTES, Specialiser};
 use crate::compiled::SharedBuffer;
 use crate::consteval::Const;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Sync, Uniform, when};
 use kda_core::Elem;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, DstList, Src, SrcList};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
-use proc_macro2::Span;
 
 /// Alignment of every buffer: that of the widest access, and of a bulk copy at full speed.
 const ALIGN: u32 = 128;
 
 impl Specialiser<'_> {
     /// `smem::<elem, (shape…)>()`
-    pub(super) fn shared_buffer(&mut self, name: String, elem: Elem, shape: Vec<u32>, span: Span) -> Result<Value> {
+    pub(super) fn shared_buffer(&mut self, name: String, elem: Elem, shape: Vec<u32>, site: Site<'_>) -> Result<Value> {
         let elements = shape.iter().try_fold(1u32, |n, d| n.checked_mul(*d));
         let bytes = elements.and_then(|n| n.checked_mul(elem.bytes())).filter(|b| *b > 0 && *b <= MAX_SHARED_BYTES);
         let Some(bytes) = bytes else {
             let message = format!("`{name}` of shape {shape:?} does not fit shared memory");
-            return Err(Diagnostic::new(550, span, message).help(format!("a CTA has {MAX_SHARED_BYTES} bytes")));
+            return Err(Diagnostic::new(550, site, message).help(format!("a CTA has {MAX_SHARED_BYTES} bytes")));
         };
         let keep = self.keep.as_ref().is_none_or(|keep| keep.get(self.declared).copied().unwrap_or(true));
         self.declared += 1;
@@ -38,26 +40,33 @@ impl Specialiser<'_> {
         }
         let axes = strides(&shape);
         let desc = SharedBuffer { name, offset, bytes, align: ALIGN, elem, shape };
-        self.buffers.push(Buffer { desc, used: false });
-        if keep && self.shared_end > MAX_SHARED_BYTES {
-            let list =
-                self.buffers.iter().map(|b| format!("{} {}", b.desc.name, b.desc.bytes)).collect::<Vec<_>>().join(", ");
-            let message = format!("{} bytes of shared memory; a CTA has {MAX_SHARED_BYTES}", self.shared_end);
-            return Err(Diagnostic::new(550, span, message).help(format!("buffers in bytes: {list}")));
-        }
+        self.buffers.push(Buffer { desc, used: false, declared: site.ends() });
         Ok(Value::Shared(Box::new(SharedView { buffer: self.buffers.len() - 1, elem, runtime: None, offset: 0, axes })))
+    }
+
+    /// The buffers that are used must fit together.
+    pub(super) fn check_shared_size(&self) -> Result<()> {
+        if self.shared_end <= MAX_SHARED_BYTES {
+            return Ok(());
+        }
+        let used: Vec<_> = self.buffers.iter().filter(|b| b.used).collect();
+        let past = used.iter().find(|b| b.desc.offset + b.desc.bytes > MAX_SHARED_BYTES);
+        let place = past.map_or((self.kernel.name.span(), self.kernel.name.span()), |b| b.declared);
+        let list = used.iter().map(|b| format!("{} {}", b.desc.name, b.desc.bytes)).collect::<Vec<_>>().join(", ");
+        let message = format!("{} bytes of shared memory; a CTA has {MAX_SHARED_BYTES}", self.shared_end);
+        Err(Diagnostic::new(550, place, message).help(format!("buffers in bytes: {list}")))
     }
 
     /// `view.at([…])` and `view[[…]]`
     pub(super) fn shared_at(
         &mut self,
         mut view: SharedView,
-        indices: Vec<(Index, Span)>,
-        span: Span,
+        indices: Vec<(Index, Site<'_>)>,
+        site: Site<'_>,
     ) -> Result<SharedView> {
         if indices.len() > view.axes.len() {
             let message = format!("{} indices for {} axes", indices.len(), view.axes.len());
-            return Err(Diagnostic::new(452, span, message));
+            return Err(Diagnostic::new(452, site, message));
         }
         let axes = std::mem::take(&mut view.axes);
         let given = indices.len();
@@ -66,10 +75,13 @@ impl Specialiser<'_> {
             let start = match index {
                 Index::At(value) => Some(value),
                 Index::Open(start, end) => {
-                    let first = start.as_ref().and_then(Value::as_int).unwrap_or(0);
-                    let left = match end.as_ref().and_then(Value::as_int) {
-                        Some(end) => u64::try_from(end - first).unwrap_or(0),
-                        None => size.saturating_sub(u64::try_from(first).unwrap_or(0)),
+                    let left = match (&start, &end) {
+                        (None, None) => size,
+                        (start, Some(end)) => self.slice_size(start.as_ref(), end, size, at)?,
+                        (Some(start), None) => match (size, start.as_int()) {
+                            (Some(size), Some(first)) => u64::try_from(i128::from(size) - first).ok(),
+                            _ => None,
+                        },
                     };
                     open.push((left, stride));
                     start
@@ -88,37 +100,53 @@ impl Specialiser<'_> {
         &mut self,
         view: &mut SharedView,
         index: &Value,
-        size: u64,
+        size: Option<u64>,
         stride: u64,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<()> {
         if let Some(value) = index.as_int() {
-            if value < 0 || value >= i128::from(size) {
-                return Err(Diagnostic::new(154, span, format!("index {value} on an axis of {size}")));
-            }
-            view.offset += value as u64 * stride;
-            return Ok(());
+            let message = match size {
+                Some(size) => format!("index {value} on an axis of {size}"),
+                None => format!("index {value}"),
+            };
+            // No axis is longer than shared memory.
+            let most = size.unwrap_or(MAX_SHARED_BYTES.into());
+            return match u64::try_from(value).ok().filter(|value| *value < most) {
+                Some(value) => {
+                    view.offset += value * stride;
+                    Ok(())
+                }
+                None => Err(Diagnostic::new(154, site, message)),
+            };
         }
         let scalar = match index {
             Value::Scalar(s) if matches!(s.elem, Elem::U32 | Elem::I32) => *s,
             other => {
                 let message = format!("{} is no index of shared memory", other.describe());
-                return Err(Diagnostic::new(156, span, message).help("an index of shared memory is a u32"));
+                return Err(Diagnostic::new(156, site, message).help("an index of shared memory is a u32"));
             }
         };
         let (base, add) = self.split(scalar);
-        // A negative constant part stays with the register.
-        let (scalar, add) = if add >= 0 { (Scalar { reg: base, ..scalar }, add as u64) } else { (scalar, 0) };
-        let multiple = if add == 0 { scalar.multiple } else { gcd(scalar.multiple, add).max(1) };
+        // A negative constant part stays with the register, and so does one past shared memory.
+        let (scalar, add) = match u64::try_from(add) {
+            Ok(add) if add > 0 && add < MAX_SHARED_BYTES.into() => {
+                let multiple = gcd(power_of_two(scalar.multiple), add).max(1);
+                (Scalar { multiple, ..Scalar::new(Elem::U32, base, scalar.uniform) }, add)
+            }
+            _ if scalar.elem == Elem::U32 => (scalar, 0),
+            _ => {
+                let multiple = power_of_two(scalar.multiple);
+                (Scalar { multiple, ..Scalar::new(Elem::U32, scalar.reg, scalar.uniform) }, 0)
+            }
+        };
         view.offset += add * stride;
-        let scalar = Scalar { elem: Elem::U32, multiple, ..scalar };
         let stride = Value::u32(stride as u32);
-        let term = self.binary(&syn::BinOp::Mul(Default::default()), Value::Scalar(scalar), stride, span)?;
+        let term = self.binary(&syn::BinOp::Mul(Default::default()), Value::Scalar(scalar), stride, site)?;
         let sum = match view.runtime {
             None => term,
-            Some(before) => self.binary(&syn::BinOp::Add(Default::default()), Value::Scalar(before), term, span)?,
+            Some(before) => self.binary(&syn::BinOp::Add(Default::default()), Value::Scalar(before), term, site)?,
         };
-        view.runtime = Some(self.scalar(&sum, Some(Elem::U32), span)?);
+        view.runtime = Some(self.scalar(&sum, Some(Elem::U32), site)?);
         Ok(())
     }
 
@@ -149,14 +177,14 @@ impl Specialiser<'_> {
         }
     }
 
-    fn check_shared(&mut self, view: &SharedView, lanes: u64, span: Span) -> Result<()> {
+    fn check_shared(&mut self, view: &SharedView, lanes: u64, site: Site<'_>) -> Result<()> {
         if !view.axes.is_empty() {
             let message = format!("{} axes are open; an access needs one element", view.axes.len());
-            return Err(Diagnostic::new(455, span, message).help("give an index for every axis"));
+            return Err(Diagnostic::new(455, site, message).help("give an index for every axis"));
         }
         let bytes = lanes * u64::from(view.elem.bytes());
-        if lanes > 1 && (!matches!(lanes, 2 | 4 | 8) || bytes > 16 || (view.elem.bytes() == 2 && lanes == 8)) {
-            return Err(Diagnostic::new(451, span, format!("a vector of {lanes} {}", view.elem))
+        if lanes > 1 && (!matches!(lanes, 2 | 4) || bytes > 16) {
+            return Err(Diagnostic::new(451, site, format!("a vector of {lanes} {}", view.elem))
                 .help("2 or 4 elements of at most 16 bytes in all are possible"));
         }
         let multiple = view.runtime.map_or(0, |s| s.multiple);
@@ -164,7 +192,7 @@ impl Specialiser<'_> {
             let known = gcd(multiple, view.offset);
             let message =
                 format!("the offset is known to be a multiple of {known} elements; a vector access needs {lanes}");
-            return Err(Diagnostic::new(450, span, message));
+            return Err(Diagnostic::new(450, site, message));
         }
         Ok(())
     }
@@ -175,14 +203,21 @@ impl Specialiser<'_> {
         view: &SharedView,
         lanes: u64,
         condition: Option<&Value>,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<Value> {
-        self.check_shared(view, lanes, span)?;
+        self.check_shared(view, lanes, site)?;
+        let elem = view.elem;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,
-            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), span)?.reg)),
+            Some(Value::Const(Const::Bool(false))) => {
+                let zero = Value::Const(match elem.is_float() {
+                    true => Const::Float(0.0, Some(elem)),
+                    false => Const::Int(0, Some(elem)),
+                });
+                return Ok(if lanes == 1 { zero } else { Value::Array(vec![zero; lanes as usize]) });
+            }
+            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg)),
         };
-        let elem = view.elem;
         let regs: Vec<Reg> = (0..lanes).map(|_| self.builder.fresh(class(elem))).collect();
         if guard.is_some() {
             for reg in &regs {
@@ -202,7 +237,7 @@ impl Specialiser<'_> {
                 hint: CacheHint(false),
                 prefetch: None,
                 vector: vector_width(lanes as usize),
-                ty: bits(elem),
+                ty: memory_bits(elem),
                 dst: DstList(regs.iter().copied().map(Some).collect()),
                 address,
                 policy: None,
@@ -210,7 +245,7 @@ impl Specialiser<'_> {
         );
         let uniform =
             view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(condition.map_or(Uniform::Cta, Value::uniform));
-        let make = |reg: Reg| Value::Scalar(Scalar { elem, reg, uniform, multiple: 1 });
+        let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, uniform));
         Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
     }
 
@@ -220,21 +255,21 @@ impl Specialiser<'_> {
         view: &SharedView,
         value: &Value,
         condition: Option<&Value>,
-        span: Span,
+        site: Site<'_>,
     ) -> Result<()> {
         let items: Vec<Value> = match value {
             Value::Array(items) => items.clone(),
             one => vec![one.clone()],
         };
-        self.check_shared(view, items.len() as u64, span)?;
+        self.check_shared(view, items.len() as u64, site)?;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,
             Some(Value::Const(Const::Bool(false))) => return Ok(()),
-            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), span)?.reg)),
+            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg)),
         };
         let mut operands = Vec::with_capacity(items.len());
         for item in &items {
-            operands.push(self.operand(item, view.elem, span)?);
+            operands.push(self.operand(item, view.elem, site)?);
         }
         let address = self.shared_address(view);
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
@@ -248,7 +283,7 @@ impl Specialiser<'_> {
                 l1: None,
                 hint: CacheHint(false),
                 vector: vector_width(operands.len()),
-                ty: bits(view.elem),
+                ty: memory_bits(view.elem),
                 address,
                 src: SrcList(operands),
                 policy: None,
@@ -258,20 +293,23 @@ impl Specialiser<'_> {
     }
 
     /// The buffer's bytes as elements of another type, one axis.
-    pub(super) fn shared_cast(&mut self, view: &SharedView, elem: Elem, span: Span) -> Result<SharedView> {
+    pub(super) fn shared_cast(&mut self, view: &SharedView, elem: Elem, site: Site<'_>) -> Result<SharedView> {
         if view.runtime.is_some() || view.offset != 0 {
-            return Err(Diagnostic::new(453, span, "only a whole buffer can be seen as another type"));
+            return Err(Diagnostic::new(453, site, "only a whole buffer can be seen as another type"));
         }
         let count = u64::from(self.buffers[view.buffer].desc.bytes / elem.bytes());
-        Ok(SharedView { buffer: view.buffer, elem, runtime: None, offset: 0, axes: vec![(count, 1)] })
+        Ok(SharedView { buffer: view.buffer, elem, runtime: None, offset: 0, axes: vec![(Some(count), 1)] })
     }
 }
 
 /// Axes of a row-major buffer: sizes and strides.
-fn strides(shape: &[u32]) -> Vec<(u64, u64)> {
-    let mut axes: Vec<(u64, u64)> = shape.iter().map(|d| (u64::from(*d), 1)).collect();
-    for axis in (1..axes.len()).rev() {
-        axes[axis - 1].1 = axes[axis].1 * axes[axis].0;
+fn strides(shape: &[u32]) -> Vec<(Option<u64>, u64)> {
+    let mut stride = 1;
+    let mut axes = Vec::with_capacity(shape.len());
+    for size in shape.iter().rev() {
+        axes.push((Some(u64::from(*size)), stride));
+        stride *= u64::from(*size);
     }
+    axes.reverse();
     axes
 }

@@ -1,5 +1,6 @@
 //! Values: known, or in registers.
 
+use super::range::Range;
 use crate::consteval::Const;
 use crate::kir::Uniform;
 use kda_core::Elem;
@@ -41,6 +42,8 @@ pub struct Scalar {
     pub uniform: Uniform,
     /// An integer is known to be a multiple of this.
     pub multiple: u64,
+    /// An integer is known to be in it.
+    pub range: Range,
 }
 
 /// Cache behaviour of an access.
@@ -118,8 +121,8 @@ pub struct SharedView {
     pub runtime: Option<Scalar>,
     /// Constant part in elements.
     pub offset: u64,
-    /// Open axes: size and stride in elements.
-    pub axes: Vec<(u64, u64)>,
+    /// Open axes: size, where known while compiling, and stride in elements.
+    pub axes: Vec<(Option<u64>, u64)>,
 }
 
 /// The register class of a type.
@@ -159,6 +162,14 @@ impl Value {
             Value::Array(items) => items.iter().map(Value::as_const).collect::<Option<_>>().map(Const::Array),
             Value::Tuple(items) => items.iter().map(Value::as_const).collect::<Option<_>>().map(Const::Tuple),
             _ => None,
+        }
+    }
+
+    /// Numbers in it, known or not.
+    pub fn leaves(&self) -> usize {
+        match self {
+            Value::Array(items) | Value::Tuple(items) => items.iter().map(Value::leaves).sum::<usize>().max(1),
+            _ => 1,
         }
     }
 
@@ -211,6 +222,11 @@ impl Value {
 }
 
 impl Scalar {
+    /// A register about whose value nothing is known.
+    pub fn new(elem: Elem, reg: Reg, uniform: Uniform) -> Scalar {
+        Scalar { elem, reg, uniform, multiple: 1, range: Range::full(elem) }
+    }
+
     /// As a source operand.
     pub fn src(self) -> Src {
         Src::Reg(self.reg)

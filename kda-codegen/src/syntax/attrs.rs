@@ -22,7 +22,7 @@ pub(super) fn malformed(error: &syn::Error, form: &str) -> Box<Diagnostic> {
 }
 
 /// True for the attributes that are Rust's own and say nothing to the compiler of kernels.
-pub(super) fn is_inert(attr: &Attribute) -> bool {
+pub(crate) fn is_inert(attr: &Attribute) -> bool {
     const INERT: [&str; 6] = ["doc", "allow", "warn", "deny", "expect", "rustfmt"];
     attr.path().segments.first().is_some_and(|s| INERT.iter().any(|name| s.ident == name))
 }
@@ -42,7 +42,7 @@ pub(super) fn docs(attrs: &[Attribute]) -> Vec<String> {
 }
 
 /// An attribute that does not belong where it stands.
-pub(super) fn unknown(attr: &Attribute, place: &str, known: &str) -> Box<Diagnostic> {
+pub(crate) fn unknown(attr: &Attribute, place: &str, known: &str) -> Box<Diagnostic> {
     let name = super::text::path(attr.path());
     let error = Diagnostic::at(102, attr, format!("`#[{name}]` is no attribute of {place}"));
     match name.as_str() {

@@ -32,4 +32,5 @@ pub use ast::{
     Arg, DeviceFn, Dim, Family, Generic, GenericKind, Kernel, Library, Param, ParamType, RoleDecl, Stable, VariantAxis,
     Variants,
 };
+pub(crate) use attrs::{is_inert, unknown as unknown_attribute};
 pub use module::{ModuleArgs, device_library, family, module_args, parse_family};

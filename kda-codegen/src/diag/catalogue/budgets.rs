@@ -36,4 +36,17 @@ pub const ENTRIES: &[Entry] = &[
         "The shared buffers of a CTA take at most 232,448 bytes.",
         "Shrink the buffers that the message lists, or reuse one of them.",
     ),
+    entry(
+        551,
+        "too much code",
+        "Unrolled loops inside each other, and functions that call functions several times, multiply. A variant that needs \
+         millions of steps to compile would make a text that no cache holds.",
+        "Leave `#[unroll]` out of the outer loop, or call the function in a loop.",
+    ),
+    entry(
+        552,
+        "nesting",
+        "Expressions, blocks and calls stand inside each other more deeply than the compiler follows.",
+        "Name parts with `let`.",
+    ),
 ];

@@ -16,10 +16,4 @@ pub const ENTRIES: &[Entry] = &[
         "The kernel uses instructions that the architecture it is compiled for does not have.",
         "Raise `arch`, or choose by `if const { ARCH >= sm_90 }`.",
     ),
-    entry(
-        1051,
-        "parameters too large in the text",
-        "The parameter block of the compiled text is larger than an entry may have.",
-        "Pass fewer scalars, or put them in a tensor.",
-    ),
 ];

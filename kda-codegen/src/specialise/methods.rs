@@ -1,0 +1,186 @@
+//! The methods of views, ranges, arrays, barriers and numbers.
+
+use super::Specialiser;
+use super::site::Site;
+use super::value::{Scalar, Value};
+use crate::consteval::Const;
+use crate::diag::{Diagnostic, Result};
+use crate::kir::Uniform;
+use kda_core::Elem;
+use kda_ptx::modifier::{AtomicOp, Order};
+use syn::{Expr, GenericArgument};
+
+impl Specialiser<'_> {
+    /// `receiver.name(arguments)`
+    pub(super) fn method(&mut self, call: &syn::ExprMethodCall, site: Site<'_>) -> Result<Value> {
+        let receiver = self.expr(&call.receiver)?;
+        let name = call.method.to_string();
+        let args: Vec<&Expr> = call.args.iter().collect();
+        let lanes = match &call.turbofish {
+            Some(generics) if name.starts_with("load") => match generics.args.first() {
+                Some(argument) => match self.generic_value(argument)? {
+                    Const::Int(n, _) if n > 0 => n as u64,
+                    _ => {
+                        return Err(Diagnostic::at(451, generics, "the number of elements is a positive integer"));
+                    }
+                },
+                None => 1,
+            },
+            _ => 1,
+        };
+        match (receiver, name.as_str()) {
+            (Value::Global(view), "at") => {
+                let [list] = args.as_slice() else { return Err(one_list(site)) };
+                let indices = self.indices(list)?;
+                self.place(site);
+                Ok(Value::Global(Box::new(self.global_at(*view, indices, site)?)))
+            }
+            (Value::Shared(view), "at") => {
+                let [list] = args.as_slice() else { return Err(one_list(site)) };
+                let indices = self.indices(list)?;
+                self.place(site);
+                Ok(Value::Shared(Box::new(self.shared_at(*view, indices, site)?)))
+            }
+            (Value::Global(view), "hint") => {
+                let [hint] = self.arguments(&name, &args, site)?;
+                let Value::Hint(hint) = hint else {
+                    return Err(Diagnostic::new(156, site, format!("{} is no cache hint", hint.describe())));
+                };
+                let mut view = view;
+                view.hint.no_allocate |= hint.no_allocate;
+                view.hint.policy = hint.policy.or(view.hint.policy);
+                Ok(Value::Global(view))
+            }
+            (Value::Global(view), "is_present") => {
+                let [] = self.arguments(&name, &args, site)?;
+                Ok(match view.present {
+                    Some(reg) => Value::Scalar(Scalar::new(Elem::Bool, reg, Uniform::Cta)),
+                    None => Value::Const(Const::Bool(true)),
+                })
+            }
+            (Value::Global(view), "inc_wrap") => {
+                let [limit, order] = args.as_slice() else {
+                    return Err(Diagnostic::new(
+                        157,
+                        site,
+                        "`inc_wrap` takes a limit and an order: `inc_wrap(n - 1, ACQ_REL)`",
+                    ));
+                };
+                let order = memory_order(order)?;
+                let limit = self.expr(limit)?;
+                self.place(site);
+                self.global_atomic(&view, AtomicOp::Inc, order, &limit, site)
+            }
+            (Value::Global(view), "fetch_add") => {
+                let [value, order] = args.as_slice() else {
+                    return Err(Diagnostic::new(
+                        157,
+                        site,
+                        "`fetch_add` takes a value and an order: `fetch_add(1, ACQ_REL)`",
+                    ));
+                };
+                let order = memory_order(order)?;
+                let value = self.expr(value)?;
+                self.place(site);
+                self.global_atomic(&view, AtomicOp::Add, order, &value, site)
+            }
+            (Value::Shared(view), "cast") => {
+                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
+                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
+                    _ => return Err(Diagnostic::new(157, site, "`cast` needs a type: `cast::<bf16>()`")),
+                };
+                Ok(Value::Shared(Box::new(self.shared_cast(&view, elem, site)?)))
+            }
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "load" | "load_v" | "load_if" | "load_v_if") => {
+                let condition = match name.ends_with("_if") {
+                    true => Some(self.arguments::<1>(&name, &args, site)?[0].clone()),
+                    false => {
+                        let [] = self.arguments(&name, &args, site)?;
+                        None
+                    }
+                };
+                if lanes == 1 && name.starts_with("load_v") {
+                    return Err(
+                        Diagnostic::new(451, site, "the number of elements is missing").help("write `load_v::<4>()`")
+                    );
+                }
+                self.place(site);
+                match receiver {
+                    Value::Global(view) => self.global_load(&view, lanes, condition.as_ref(), site),
+                    Value::Shared(view) => self.shared_load(&view, lanes, condition.as_ref(), site),
+                    _ => Ok(Value::Unit),
+                }
+            }
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "store" | "store_v" | "store_if" | "store_v_if") => {
+                let (condition, value) = match name.ends_with("_if") {
+                    true => {
+                        let [condition, value] = self.arguments(&name, &args, site)?;
+                        (Some(condition), value)
+                    }
+                    false => {
+                        let [value] = self.arguments(&name, &args, site)?;
+                        (None, value)
+                    }
+                };
+                if name.starts_with("store_v") != matches!(value, Value::Array(_)) {
+                    let help = "`store` takes one element, `store_v` an array of 2, 4 or 8";
+                    return Err(Diagnostic::new(451, site, format!("`{name}` of {}", value.describe())).help(help));
+                }
+                self.place(site);
+                match receiver {
+                    Value::Global(view) => self.global_store(&view, &value, condition.as_ref(), site)?,
+                    Value::Shared(view) => self.shared_store(&view, &value, condition.as_ref(), site)?,
+                    _ => {}
+                }
+                Ok(Value::Unit)
+            }
+            (Value::Barrier(index), "sync" | "arrive") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.place(site);
+                self.barrier(index, name == "sync", site)
+            }
+            (Value::Range(range), "step_by") => {
+                let [step] = self.arguments(&name, &args, site)?;
+                Ok(Value::Range(Box::new((range.0, range.1, step))))
+            }
+            (Value::Array(items), "map") => {
+                let [Expr::Closure(closure)] = args.as_slice() else {
+                    return Err(Diagnostic::new(168, site, "`map` takes a closure: `.map(|x| …)`"));
+                };
+                items.into_iter().map(|x| self.apply(closure, x)).collect::<Result<_>>().map(Value::Array)
+            }
+            (value @ (Value::Scalar(_) | Value::Const(_)), "to_bits") => {
+                let [] = self.arguments(&name, &args, site)?;
+                let elem = match self.scalar(&value, None, site)?.elem {
+                    Elem::F32 => Elem::U32,
+                    Elem::F64 => Elem::U64,
+                    Elem::BF16 | Elem::F16 => Elem::U16,
+                    other => return Err(Diagnostic::new(156, site, format!("a {other} is already an integer"))),
+                };
+                self.reinterpret(value, elem, site)
+            }
+            (receiver, _) => {
+                Err(Diagnostic::at(158, &call.method, format!("{} has no method `{name}`", receiver.describe())))
+            }
+        }
+    }
+}
+
+fn one_list(site: Site<'_>) -> Box<Diagnostic> {
+    Diagnostic::new(157, site, "`at` takes a list of indices: `at([i, j])`")
+}
+
+/// `RELAXED`, `ACQUIRE`, `RELEASE`, `ACQ_REL`
+fn memory_order(expr: &Expr) -> Result<Order> {
+    let name = match expr {
+        Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
+        _ => None,
+    };
+    match name.as_deref() {
+        Some("RELAXED") => Ok(Order::Relaxed),
+        Some("ACQUIRE") => Ok(Order::Acquire),
+        Some("RELEASE") => Ok(Order::Release),
+        Some("ACQ_REL") => Ok(Order::AcqRel),
+        _ => Err(Diagnostic::at(156, expr, "an order is RELAXED, ACQUIRE, RELEASE or ACQ_REL")),
+    }
+}

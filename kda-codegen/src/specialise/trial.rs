@@ -1,0 +1,75 @@
+//! Evaluation that may be undone: the right side of `&&`, and the body of a loop until its changing values are known.
+
+use super::Specialiser;
+use super::value::Value;
+
+/// The state that an evaluation may change and a second one must find as the first did.
+pub(super) struct Mark {
+    frames: usize,
+    scopes: usize,
+    locals: Vec<Value>,
+    regions: usize,
+    control: usize,
+    calls: usize,
+    buffers: usize,
+    barriers: usize,
+    declared: usize,
+    shared_end: u32,
+    roles: Option<Vec<usize>>,
+    waited: bool,
+    returned: bool,
+    nesting: (usize, usize),
+}
+
+impl Mark {
+    /// Values of the locals then.
+    pub(super) fn locals(&self) -> &Vec<Value> {
+        &self.locals
+    }
+
+    /// Whether the kernel had waited for its predecessor.
+    pub(super) fn waited(&self) -> bool {
+        self.waited
+    }
+}
+
+impl Specialiser<'_> {
+    /// The state here.
+    pub(super) fn mark(&mut self) -> Mark {
+        let scopes = self.frame().scopes.depth();
+        let locals = self.frame().scopes.snapshot();
+        Mark {
+            frames: self.frames.len(),
+            scopes,
+            locals,
+            regions: self.builder.depth(),
+            control: self.control.len(),
+            calls: self.calls.len(),
+            buffers: self.buffers.len(),
+            barriers: self.barriers.len(),
+            declared: self.declared,
+            shared_end: self.shared_end,
+            roles: self.roles.clone(),
+            waited: self.waited,
+            returned: self.returned,
+            nesting: self.nesting(),
+        }
+    }
+
+    /// Goes back to it; instructions since are forgotten.
+    pub(super) fn rewind(&mut self, mark: &Mark) {
+        self.frames.truncate(mark.frames);
+        self.frame().scopes.unwind(mark.scopes);
+        self.frame().scopes.restore(&mark.locals);
+        self.builder.unwind(mark.regions);
+        self.control.truncate(mark.control);
+        self.calls.truncate(mark.calls);
+        self.buffers.truncate(mark.buffers);
+        self.barriers.truncate(mark.barriers);
+        (self.declared, self.shared_end) = (mark.declared, mark.shared_end);
+        self.roles = mark.roles.clone();
+        (self.waited, self.returned) = (mark.waited, mark.returned);
+        self.unwind_nesting(mark.nesting);
+        self.naming = None;
+    }
+}

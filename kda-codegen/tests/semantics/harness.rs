@@ -1,0 +1,217 @@
+//! Compiles a kernel from source text and runs it on the simulator.
+
+use kda_codegen::compiled::Compiled;
+use kda_codegen::diag::Diagnostic;
+use kda_codegen::{signature, specialise, syntax, variants};
+use kda_sim::{Launch, Memory, Options, Program};
+use std::collections::HashMap;
+
+/// A number as bytes.
+pub trait Plain: Copy {
+    /// Little-endian bytes.
+    fn bytes(self) -> Vec<u8>;
+    /// From such bytes.
+    fn of_bytes(bytes: &[u8]) -> Self;
+}
+
+macro_rules! plain {
+    ($($ty:ty),*) => {$(impl Plain for $ty {
+        fn bytes(self) -> Vec<u8> { self.to_le_bytes().to_vec() }
+        fn of_bytes(bytes: &[u8]) -> Self { <$ty>::from_le_bytes(bytes.try_into().expect("as many bytes as the type has")) }
+    })*};
+}
+plain!(u8, u16, u32, u64, i32, i64, f32, f64);
+
+/// A generator of test inputs (splitmix64).
+pub struct Random(u64);
+
+impl Random {
+    /// Seeded by `KDA_SEED`, or the same every time; `salt` tells runs of one test apart. Prints the seed.
+    pub fn new(salt: u64) -> Random {
+        let seed = std::env::var("KDA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+        println!("KDA_SEED={seed} (run {salt})");
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Any 32 bits; often small numbers, and the ends of the range.
+    pub fn word(&mut self) -> u32 {
+        let bits = self.bits();
+        match bits >> 60 {
+            0..=5 => (bits % 40) as u32,
+            6 => 0u32.wrapping_sub((bits % 5) as u32),
+            7 => (1 << 31) - (bits % 3) as u32,
+            _ => bits as u32,
+        }
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u32) -> u32 {
+        (self.bits() % u64::from(end)) as u32
+    }
+}
+
+/// Compiles the first variant of every kernel.
+pub fn try_compile(source: &str) -> Result<Vec<Compiled>, Vec<Diagnostic>> {
+    let family = syntax::parse_family(source)?;
+    let mut found = Vec::new();
+    for kernel in &family.kernels {
+        for variant in &variants::expand(&family, kernel)? {
+            let resolved = signature::resolve(&family, kernel, variant)?;
+            let compiled = specialise::compile_variant(&family, kernel, variant, &resolved);
+            found.push(compiled.map_err(|error| vec![*error])?);
+        }
+    }
+    Ok(found)
+}
+
+/// The code of the first error of a source that must not compile.
+pub fn error_of(source: &str) -> u16 {
+    match try_compile(source) {
+        Ok(_) => panic!("this compiles:\n{source}"),
+        Err(errors) => errors[0].code.0,
+    }
+}
+
+/// A compiled variant with its arguments.
+pub struct Run {
+    /// The variant.
+    pub compiled: Compiled,
+    memory: Memory,
+    params: Vec<u8>,
+    tensors: HashMap<String, (u64, u64)>,
+}
+
+impl Run {
+    /// The first variant in `source`.
+    pub fn new(source: &str) -> Run {
+        let compiled = match try_compile(source) {
+            Ok(mut found) => found.remove(0),
+            Err(errors) => panic!("{}\n{source}", errors.iter().map(Diagnostic::text).collect::<Vec<_>>().join("\n")),
+        };
+        let params = vec![0; compiled.param_bytes as usize];
+        Run { compiled, memory: Memory::new(), params, tensors: HashMap::new() }
+    }
+
+    /// Sets a scalar, an axis or a stride.
+    pub fn set<T: Plain>(&mut self, name: &str, value: T) -> &mut Run {
+        let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
+        let bytes = value.bytes();
+        assert_eq!(bytes.len(), param.bytes as usize, "`{name}`");
+        self.params[param.offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        self
+    }
+
+    /// Allocates a tensor with these contents.
+    pub fn tensor<T: Plain>(&mut self, name: &str, values: &[T]) -> &mut Run {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
+        let at = self.memory.allocate(bytes.len() as u64).expect("memory");
+        self.memory.write(at, &bytes).expect("a write");
+        self.tensors.insert(name.into(), (at, bytes.len() as u64));
+        self.set(name, at)
+    }
+
+    /// Runs the kernel with all checks; a fault fails the test.
+    pub fn launch(&mut self, grid: u32) -> &mut Run {
+        let program = Program::load(&self.compiled.ptx).unwrap_or_else(|e| panic!("{e}\n{}", self.compiled.ptx));
+        let launch = Launch {
+            shared_bytes: self.compiled.shared_bytes,
+            ..Launch::new([grid, 1, 1], self.compiled.block, &self.params)
+        };
+        if let Err(report) = kda_sim::run(&program, &launch, &mut self.memory, &Options::default()) {
+            panic!("{report}\n{}", self.compiled.ptx);
+        }
+        self
+    }
+
+    /// The contents of a tensor.
+    pub fn read<T: Plain>(&self, name: &str) -> Vec<T> {
+        let (at, length) = self.tensors[name];
+        let mut bytes = vec![0; length as usize];
+        self.memory.read(at, &mut bytes).expect("a read");
+        bytes.chunks(size_of::<T>()).map(T::of_bytes).collect()
+    }
+}
+
+/// Threads of the kernels of [`check`].
+pub const THREADS: usize = 64;
+
+/// What one thread of [`check`] sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs {
+    /// Thread.
+    pub tid: u32,
+    /// `a`, random.
+    pub a: u32,
+    /// `b`, random.
+    pub b: u32,
+    /// `n`, small, the same in all threads.
+    pub n: u32,
+    /// `m`, any, the same in all threads.
+    pub m: i32,
+    /// All of `table`: 64 words.
+    pub table: [u32; THREADS],
+    /// `a` of all threads.
+    pub all: [u32; THREADS],
+}
+
+/// The source of a kernel whose `body` computes `r: u32` from `a: u32`, `b: u32`, `n: u32`, `m: i32`, `tid` and
+/// `table: Global<u32>`; `items` are further items of the module.
+pub fn source(items: &str, body: &str) -> String {
+    format!(
+        "#[kernels(arch = sm_90)]
+mod family {{
+    {items}
+    #[kernel(block = 64, grid = 1)]
+    #[roles(first = 0..1, second = 1..2)]
+    fn k(
+        #[dims(64)] table: Global<u32>, #[dims(64)] a_in: Global<u32>, #[dims(64)] b_in: Global<u32>,
+        #[dims(64)] out: GlobalMut<u32>, n: u32, m: i32,
+    ) {{
+        let a = a_in.at([tid]).load();
+        let b = b_in.at([tid]).load();
+        {body}
+        out.at([tid]).store(r);
+    }}
+}}"
+    )
+}
+
+/// Runs `body` on random inputs and compares `r` in every thread with `expected`.
+pub fn check(body: &str, expected: impl Fn(Inputs) -> u32) {
+    check_with("", body, expected);
+}
+
+/// As [`check`], with further items in the module.
+pub fn check_with(items: &str, body: &str, expected: impl Fn(Inputs) -> u32) {
+    let source = source(items, body);
+    for run in 0..6 {
+        let mut random = Random::new(run);
+        let mut words = || -> [u32; THREADS] { std::array::from_fn(|_| random.word()) };
+        let (table, a, b) = (words(), words(), words());
+        // Trip counts of 0 and 1 among them.
+        let (n, m) = (run as u32 % 4 * 3 / 2, random.word() as i32);
+        let mut kernel = Run::new(&source);
+        kernel.tensor("table", &table).tensor("a_in", &a).tensor("b_in", &b).tensor("out", &[0u32; THREADS]);
+        let got = kernel.set("n", n).set("m", m).launch(1).read::<u32>("out");
+        for tid in 0..THREADS {
+            let inputs = Inputs { tid: tid as u32, a: a[tid], b: b[tid], n, m, table, all: a };
+            let want = expected(inputs);
+            assert_eq!(
+                got[tid],
+                want,
+                "{body}\n{:?}\n{}",
+                Inputs { table: [0; 64], all: [0; 64], ..inputs },
+                kernel.compiled.ptx
+            );
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What compiled kernels compute: source text to PTX, run on the simulator, compared with the same computation in Rust.
+//!
+//! Inputs are random; `KDA_SEED` sets the seed, and a failure names it.
+
+mod arithmetic;
+mod collectives;
+mod control;
+mod harness;
+mod memory;
+mod programs;
+mod types;

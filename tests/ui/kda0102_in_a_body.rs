@@ -1,0 +1,13 @@
+//! An attribute that nothing would read.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    #[roles(load = 0..1, math = 1..2)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        #[role(load)] //~ KDA0102
+        while n > 9 {}
+    }
+}
+
+fn main() {}

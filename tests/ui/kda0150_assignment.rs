@@ -1,0 +1,12 @@
+//! A variable keeps its type.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let mut total = n;
+        total = 1.5; //~ KDA0150
+    }
+}
+
+fn main() {}

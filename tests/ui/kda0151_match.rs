@@ -1,0 +1,14 @@
+//! An expression that kernels do not have.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        match n { //~ KDA0151
+            0 => {}
+            _ => {}
+        }
+    }
+}
+
+fn main() {}

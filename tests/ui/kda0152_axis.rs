@@ -1,0 +1,11 @@
+//! A coordinate without its axis.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let i = 64 * ctaid + tid; //~ KDA0152
+    }
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! A condition is a bool.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        if n { //~ KDA0156
+            y.at([tid]).store(0.0);
+        }
+    }
+}
+
+fn main() {}

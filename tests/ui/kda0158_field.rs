@@ -1,0 +1,12 @@
+//! A field that tuples do not have.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let pair = (n, tid);
+        let z = pair.first; //~ KDA0158
+    }
+}
+
+fn main() {}

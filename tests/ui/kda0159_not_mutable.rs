@@ -1,0 +1,12 @@
+//! A variable without `mut`.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let i = n;
+        i += 1; //~ KDA0159
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! An array of another length.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let z: [f32; 3] = [0.0, 1.0]; //~ KDA0160
+    }
+}
+
+fn main() {}

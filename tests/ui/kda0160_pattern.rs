@@ -1,0 +1,11 @@
+//! More names than values.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let (i, j, k) = (n, tid); //~ KDA0160
+    }
+}
+
+fn main() {}

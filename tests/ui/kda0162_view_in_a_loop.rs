@@ -1,0 +1,14 @@
+//! A view cannot change in a runtime loop.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let mut row = x.at([0..8]);
+        for i in 0..n { //~ KDA0162
+            row = x.at([8..16]);
+        }
+    }
+}
+
+fn main() {}

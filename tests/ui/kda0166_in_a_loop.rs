@@ -1,0 +1,13 @@
+//! A `return` out of a runtime loop.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        for i in 0..n { //~ KDA0166
+            return;
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A function that does not exist.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let z = exp(x.at([tid]).load()); //~ KDA0167
+    }
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! The wait for the predecessor is for all threads.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        if warp == 0 {
+            pdl::wait(); //~ KDA0350
+        }
+    }
+}
+
+fn main() {}

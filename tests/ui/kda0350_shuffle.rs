@@ -1,0 +1,13 @@
+//! A shuffle that some lanes do not reach.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        if lane < 5 {
+            let z = shfl(n, 0); //~ KDA0350
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A shared buffer of booleans.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let seen = smem::<bool, Shape<64>>(); //~ KDA0402
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! An offset that may be odd.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let z = x.at([n]).load_v::<4>(); //~ KDA0450
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! One buffer that does not fit.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let tile = smem::<f32, Shape<256, 256>>(); //~ KDA0550
+    }
+}
+
+fn main() {}

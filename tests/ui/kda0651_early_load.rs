@@ -1,0 +1,13 @@
+//! A load ahead of the wait.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>, n: u32) {
+        let z = x.at([tid]).load(); //~ KDA0651
+        pdl::wait();
+        y.at([tid]).store(z);
+    }
+}
+
+fn main() {}
