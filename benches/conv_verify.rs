@@ -51,7 +51,10 @@ fn main() -> Result<(), Failure> {
         }
     }
     println!("\nbest of each shape, us");
-    println!("{:>2} {:>6} {:>8} {:>9} {:>9} {:>8}  variant (plain)", "T", "N*HV", "plain", "PDL wait", "PDL loads", "floor");
+    println!(
+        "{:>2} {:>6} {:>8} {:>9} {:>9} {:>8}  variant (plain)",
+        "T", "N*HV", "plain", "PDL wait", "PDL loads", "floor"
+    );
     for row in summary {
         println!("{row}");
     }

@@ -60,7 +60,7 @@ impl Drop for Copy {
 fn every_golden_case_passes() {
     let ran = kda(&["replay", ORACLE]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
-    assert_eq!(ran.out.lines().last(), Some("16 passed, 0 failed, 1 skipped"));
+    assert_eq!(ran.out.lines().last(), Some("18 passed, 0 failed, 1 skipped"));
     assert!(ran.err.is_empty(), "{}", ran.err);
     let skipped = ran.out.lines().find(|line| line.starts_with("tiny_kda_lm")).expect("a row of the skipped case");
     assert!(skipped.contains("golden model") && skipped.contains("skip: a whole language model"), "{skipped}");
@@ -99,9 +99,9 @@ fn a_changed_value_fails_and_names_the_case() {
     let ran = copy.replay();
     assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ran.err);
     assert_eq!(ran.out.lines().last(), Some("0 passed, 1 failed, 0 skipped"));
-    assert!(ran.err.contains("case t1_softplus: ") && ran.err.contains("is off by"), "{}", ran.err);
+    assert!(ran.err.contains("case t1_softplus, golden model: ") && ran.err.contains("is off by"), "{}", ran.err);
     let whole = kda(&["replay", copy.0.to_str().unwrap()]);
-    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("15 passed, 1 failed, 1 skipped")));
+    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("17 passed, 1 failed, 1 skipped")));
 }
 
 /// What a test does to a copy.
@@ -142,7 +142,11 @@ fn truncated_and_missing_files_fail_and_name_the_case() {
         act(&copy);
         let ran = copy.replay();
         assert_eq!(ran.code, Some(1), "{name}: {}\n{}", ran.out, ran.err);
-        assert!(ran.err.contains("case t1_softplus: ") && ran.err.contains(expected), "{name}: {}", ran.err);
+        assert!(
+            ran.err.contains("case t1_softplus, golden model: ") && ran.err.contains(expected),
+            "{name}: {}",
+            ran.err
+        );
         assert_eq!(ran.err.lines().count(), 1, "{name}: {}", ran.err);
     }
 }

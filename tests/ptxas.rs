@@ -41,7 +41,8 @@ fn fault(assembled: bool, report: &str) -> Option<String> {
         line.contains("(C75")
             || line.contains("spilled")
             || line.contains("error")
-            || (line.contains("stack frame") && !line.trim_start().starts_with("0 bytes stack frame, 0 bytes spill stores"))
+            || (line.contains("stack frame")
+                && !line.trim_start().starts_with("0 bytes stack frame, 0 bytes spill stores"))
     };
     match report.lines().find(bad) {
         Some(line) => Some(line.trim().to_string()),

@@ -234,6 +234,19 @@ impl<'e> DeviceBuffer<'e> {
         Ok(bytes.chunks_exact(size as usize).map(T::get).collect())
     }
 
+    /// Waits for all work and copies `count` elements from position `first` on.
+    ///
+    /// # Errors
+    /// [`BufferError::Length`] if they reach past the end.
+    pub fn download_at<T: Element>(&self, first: u64, count: u64) -> Result<Vec<T>, BufferError> {
+        let size = u64::from(T::ELEM.bytes());
+        let (at, given) = (first.saturating_mul(size), count.saturating_mul(size));
+        if at.checked_add(given).is_none_or(|end| end > self.bytes) {
+            return Err(self.length(at, given));
+        }
+        Ok(self.read(self.ptr() + at, given)?.chunks_exact(size as usize).map(T::get).collect())
+    }
+
     /// Fills the whole buffer with a byte.
     ///
     /// # Errors

@@ -1,19 +1,21 @@
 //! Every operator against the golden model, on fresh random inputs.
 //!
-//! An operator brings its own cases and bounds; whoever runs them (the command `kda check`, a test) decides what to do with
+//! An operator brings its own cases and bounds; whoever runs them (the command `kda`, a test) decides what to do with
 //! the results. Inputs follow from the seed alone, so a failure can be repeated.
 
 pub mod conv_verify;
 pub mod scale_add;
 
-use kda_runtime::Opened;
+use kda_core::{Executor, KernelDesc};
+use kda_ref::replay::{Case, Comparison};
+use kda_runtime::{Guarding, Opened};
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Every variant, on a few small problems.
+    /// Every variant on a few small problems, which together meet every switch of the operator.
     Quick,
-    /// Every variant on many problems, large ones included.
+    /// Every variant on many problems: large ones, extreme values, long streams; in the simulator every schedule too.
     Full,
 }
 
@@ -24,6 +26,27 @@ impl Extent {
             Extent::Quick => "quick",
             Extent::Full => "full",
         }
+    }
+}
+
+/// What runs the kernels of a check, and how its buffers are guarded.
+#[derive(Clone, Copy)]
+pub struct Device<'d> {
+    /// Memory and launches.
+    pub executor: &'d dyn Executor,
+    /// What surrounds a buffer, and what it holds at first.
+    pub guarding: Guarding,
+}
+
+impl<'d> Device<'d> {
+    /// The executor that was opened.
+    pub fn of(opened: &'d Opened) -> Device<'d> {
+        Device { executor: opened.executor.as_ref(), guarding: opened.guarding() }
+    }
+
+    /// A simulator, which finds stray accesses by itself.
+    pub fn simulator(executor: &'d dyn Executor) -> Device<'d> {
+        Device { executor, guarding: Guarding::NONE }
     }
 }
 
@@ -63,15 +86,41 @@ pub type Sink<'s> = &'s mut dyn FnMut(Measured, f64);
 /// Takes a request, hands every result to the second argument, and may fail with one line.
 pub type Run = fn(&Request, Sink) -> Result<(), String>;
 
+/// Runs one variant of the operator on a small problem drawn from the seed, and hands out what was measured. Fails with
+/// what the executor says.
+pub type RunSample = fn(Device, &'static KernelDesc, u64, Sink) -> Result<(), String>;
+
+/// Runs the operator on a golden case of a third-party reference; `None` if the case is not one of this operator.
+pub type RunCase = fn(Device, &Case) -> Result<Option<Vec<Comparison>>, String>;
+
 /// The checks of one operator.
+#[derive(Clone, Copy)]
 pub struct Operator {
-    /// Name for `--op`.
+    /// Name for `--op`, and the family of its kernels.
     pub name: &'static str,
     /// Runs the cases and hands out each result as it comes. An error is one line: what could not be done, and why.
     pub run: Run,
+    /// Runs one variant on its sample problem.
+    pub sample: RunSample,
+    /// Runs a golden case.
+    pub replay: RunCase,
 }
 
 /// Every operator of this build that can be checked.
 pub fn operators() -> Vec<Operator> {
-    vec![Operator { name: "scale_add", run: scale_add::run }, Operator { name: "conv_verify", run: conv_verify::run }]
+    vec![
+        Operator {
+            name: "scale_add",
+            run: scale_add::run,
+            sample: scale_add::sample,
+            // No third-party reference has this kernel.
+            replay: |_, _| Ok(None),
+        },
+        Operator {
+            name: "conv_verify",
+            run: conv_verify::run,
+            sample: conv_verify::sample,
+            replay: conv_verify::replay,
+        },
+    ]
 }

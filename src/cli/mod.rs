@@ -110,11 +110,11 @@ pub fn main() -> ExitCode {
 fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
     match command {
         Command::Check(arguments) => check::run(&arguments, &kda::checks::operators(), streams),
-        Command::Replay(arguments) => replay::run(&arguments, streams),
+        Command::Replay(arguments) => replay::run(&arguments, &kda::checks::operators(), streams),
         Command::List(arguments) => list::run(&arguments, &kernels(), streams),
         Command::Ptx(arguments) => ptx::run(&arguments, &kernels(), streams),
         Command::Card(arguments) => card::run(&arguments, &kernels(), streams),
-        Command::Sim(arguments) => sim::run(&arguments, &kernels()),
+        Command::Sim(arguments) => sim::run(&arguments, &kernels(), &kda::checks::operators(), streams),
     }
 }
 

@@ -100,11 +100,22 @@ fn open_cuda(_reason: &str) -> Result<Opened, ExecError> {
     Err(ExecError::Unsupported("this build has no CUDA executor; build with the feature `cuda`".into()))
 }
 
+/// Opens the simulator with these options: schedule, order of CTAs, seed, checks.
+#[cfg(feature = "sim")]
+pub fn open_sim_with(options: sim::Options) -> Opened {
+    simulator(options, "asked for with options")
+}
+
+#[cfg(feature = "sim")]
+fn simulator(options: sim::Options, reason: &str) -> Opened {
+    let executor = sim::SimExecutor::new(options);
+    let why = format!("backend sim ({reason}): {}", executor.describe());
+    Opened { executor: Box::new(executor), backend: Backend::Sim, why }
+}
+
 #[cfg(feature = "sim")]
 fn open_sim(reason: &str) -> Result<Opened, ExecError> {
-    let executor = sim::SimExecutor::default();
-    let why = format!("backend sim ({reason}): {}", executor.describe());
-    Ok(Opened { executor: Box::new(executor), backend: Backend::Sim, why })
+    Ok(simulator(sim::Options::default(), reason))
 }
 
 #[cfg(not(feature = "sim"))]
@@ -129,6 +140,15 @@ mod tests {
         assert_eq!(open(Backend::Sim).unwrap().backend, Backend::Sim);
         let auto = open(Backend::Auto).unwrap();
         assert!(auto.backend == Backend::Cuda || auto.why.contains("CUDA device"), "{}", auto.why);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn the_simulator_opens_with_options() {
+        let (schedule, cta_order) = (sim::Schedule::LateAsync, sim::CtaOrder::Reverse);
+        let opened = open_sim_with(sim::Options { schedule, cta_order, seed: 7, ..sim::Options::default() });
+        assert_eq!(opened.backend, Backend::Sim);
+        assert!(opened.why.contains("schedule late-async, CTAs reverse, seed 7"), "{}", opened.why);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use kda_core::{KernelDesc, LaunchError, PreparedLaunch};
 use kda_sim::{Launch, Memory, Program, run};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-pub use kda_sim::{Options, Schedule, Stats};
+pub use kda_sim::{Code, CtaOrder, Options, Report, Schedule, Stats};
 
 /// Compute capability and multiprocessors that the simulator shows: those of an H200, so that kernels are chosen as there.
 const CAPABILITY: (u8, u8) = (9, 0);
@@ -26,7 +27,10 @@ struct State {
     memory: Memory,
     /// Decoded kernels, by content hash and entry.
     programs: HashMap<(u64, &'static str), Arc<Program>>,
-    last: Option<Stats>,
+    /// What the last launch did, and how long it took.
+    last: Option<(Stats, Duration)>,
+    /// What was wrong with the last launch that had a fault.
+    report: Option<Box<Report>>,
 }
 
 impl Default for SimExecutor {
@@ -38,13 +42,28 @@ impl Default for SimExecutor {
 impl SimExecutor {
     /// An executor with empty memory that runs every launch with these options.
     pub fn new(options: Options) -> SimExecutor {
-        let state = State { memory: Memory::new(), programs: HashMap::new(), last: None };
+        let state = State { memory: Memory::new(), programs: HashMap::new(), last: None, report: None };
         SimExecutor { options, state: Mutex::new(state) }
     }
 
     /// What the last launch that ran without a fault did.
     pub fn last_stats(&self) -> Option<Stats> {
-        self.state().last
+        self.state().last.map(|(stats, _)| stats)
+    }
+
+    /// How long that launch took on the host.
+    pub fn last_elapsed(&self) -> Option<Duration> {
+        self.state().last.map(|(_, elapsed)| elapsed)
+    }
+
+    /// The fault of the last launch that had one: what [`ExecError::Simulation`] says in words.
+    pub fn last_report(&self) -> Option<Report> {
+        self.state().report.as_deref().cloned()
+    }
+
+    /// How every launch is run.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -63,6 +82,18 @@ pub const fn schedule_name(schedule: Schedule) -> &'static str {
         Schedule::EarlyAsync => "early-async",
     }
 }
+
+/// Name of an order of CTAs, as texts show it.
+pub const fn cta_order_name(order: CtaOrder) -> &'static str {
+    match order {
+        CtaOrder::Forward => "forward",
+        CtaOrder::Reverse => "reverse",
+        CtaOrder::Random => "random",
+    }
+}
+
+/// Every order of CTAs.
+pub const CTA_ORDERS: [CtaOrder; 3] = [CtaOrder::Forward, CtaOrder::Reverse, CtaOrder::Random];
 
 /// The schedule of that name.
 pub fn schedule_of(name: &str) -> Option<Schedule> {
@@ -98,8 +129,9 @@ impl Executor for SimExecutor {
     fn describe(&self) -> String {
         let (major, minor) = CAPABILITY;
         format!(
-            "simulator of PTX text, compute capability {major}.{minor}, schedule {}, seed {}",
+            "simulator of PTX text, compute capability {major}.{minor}, schedule {}, CTAs {}, seed {}",
             schedule_name(self.options.schedule),
+            cta_order_name(self.options.cta_order),
             self.options.seed
         )
     }
@@ -146,10 +178,18 @@ impl Executor for SimExecutor {
             shared_bytes: desc.shared_bytes,
             params: &launch.params,
         };
-        let stats = run(&program, &simulated, &mut state.memory, &self.options)
-            .map_err(|report| ExecError::Simulation(report.to_string()))?;
-        state.last = Some(stats);
-        Ok(())
+        let start = Instant::now();
+        match run(&program, &simulated, &mut state.memory, &self.options) {
+            Ok(stats) => {
+                state.last = Some((stats, start.elapsed()));
+                Ok(())
+            }
+            Err(report) => {
+                let words = report.to_string();
+                state.report = Some(report);
+                Err(ExecError::Simulation(words))
+            }
+        }
     }
 
     fn synchronize(&self, _stream: Stream) -> Result<(), ExecError> {
@@ -199,6 +239,9 @@ mod tests {
         // SAFETY: as above.
         let error = unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap_err();
         assert!(matches!(&error, ExecError::Simulation(report) if report.contains("KDA3002")), "{error}");
+        let report = executor.last_report().expect("a report");
+        assert_eq!((report.code, report.to_string()), (Code::Uninitialised, error.to_string()));
+        assert_eq!((executor.last_stats(), executor.last_elapsed()), (None, None));
     }
 
     #[test]

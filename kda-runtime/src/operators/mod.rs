@@ -4,6 +4,7 @@
 //! caller's stream. Between the two nothing allocates, synchronises or reads device memory, so a plan can be captured into
 //! a CUDA graph; lengths, slots and counts are read on the device when the graph replays.
 
+mod arguments;
 pub mod conv_verify;
 
 use kda_core::exec::{ExecError, Stream};
@@ -54,7 +55,47 @@ pub enum OpError {
         /// Given type.
         given: kda_core::Elem,
         /// Needed types.
-        needed: &'static str,
+        needed: String,
+    },
+    /// Another number of axes.
+    #[error("{op}: `{param}` has shape {given:?}; {needed}")]
+    Rank {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// Given shape.
+        given: Vec<u64>,
+        /// What is needed, with the names of the axes.
+        needed: String,
+    },
+    /// A size that does not fit.
+    #[error("{op}: axis {axis} of `{param}` with shape {shape:?} is {given}; {needed}")]
+    Size {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// Given shape.
+        shape: Vec<u64>,
+        /// Name of the axis.
+        axis: &'static str,
+        /// Given size.
+        given: u64,
+        /// What is needed and why.
+        needed: String,
+    },
+    /// Value heads that do not share the query/key heads evenly.
+    #[error(
+        "{op}: HV = {value_heads} value heads over H = {heads} query/key heads; HV must be a positive multiple of H"
+    )]
+    Heads {
+        /// Operator.
+        op: &'static str,
+        /// Given query/key heads.
+        heads: u64,
+        /// Given value heads.
+        value_heads: u64,
     },
     /// An order of axes that the operator does not take.
     #[error("{op}: `{param}` of shape {shape:?} has strides {strides:?}; {needed}")]
@@ -68,7 +109,45 @@ pub enum OpError {
         /// Given strides, elements.
         strides: Vec<u64>,
         /// What is needed.
-        needed: &'static str,
+        needed: String,
+    },
+    /// A null pointer with a shape that is not empty.
+    #[error("{op}: `{param}` is a null pointer, with shape {shape:?}; an address of device memory is needed")]
+    NullPointer {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// Given shape.
+        shape: Vec<u64>,
+    },
+    /// A misaligned address.
+    #[error("{op}: `{param}` starts at 0x{given:x}; an address that is a multiple of {needed} is needed")]
+    Misaligned {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// Given address.
+        given: u64,
+        /// Needed alignment, bytes.
+        needed: u64,
+    },
+    /// The memory behind a tensor is too small for its shape.
+    #[error("{op}: `{param}` has {given} bytes; its shape {shape:?} with strides {strides:?} needs {needed}")]
+    TooFewBytes {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// Given bytes.
+        given: u64,
+        /// Needed bytes.
+        needed: u128,
+        /// Given shape.
+        shape: Vec<u64>,
+        /// Given strides, elements.
+        strides: Vec<u64>,
     },
     /// A forced variant that this problem cannot run on, or that does not exist.
     #[error("{op}: variant `{variant}` cannot run this problem: {why}")]

@@ -54,12 +54,15 @@ fn measured(error: f64) -> Measured {
     Measured { case: "n = 3".into(), output: "out".into(), error, budget: 1e-3 }
 }
 
+/// An operator without a sample problem and without golden cases.
+const BARE: Operator = Operator { name: "", run: |_, _| Ok(()), sample: |_, _, _, _| Ok(()), replay: |_, _| Ok(None) };
 const GOOD: Operator = Operator {
     name: "good",
     run: |_, take| {
         take(measured(1e-3), 1.0);
         Ok(())
     },
+    ..BARE
 };
 const SEED: Operator = Operator {
     name: "seed",
@@ -68,6 +71,7 @@ const SEED: Operator = Operator {
         take(measured(0.0), 1.0);
         Ok(())
     },
+    ..BARE
 };
 const BAD: Operator = Operator {
     name: "bad",
@@ -75,6 +79,7 @@ const BAD: Operator = Operator {
         take(measured(1.1e-3), 1.0);
         Ok(())
     },
+    ..BARE
 };
 const NAN: Operator = Operator {
     name: "nan",
@@ -82,14 +87,16 @@ const NAN: Operator = Operator {
         take(measured(f64::NAN), 1.0);
         Ok(())
     },
+    ..BARE
 };
-const EMPTY: Operator = Operator { name: "empty", run: |_, _| Ok(()) };
+const EMPTY: Operator = Operator { name: "empty", ..BARE };
 const STOPPED: Operator = Operator {
     name: "stopped",
     run: |_, take| {
         take(measured(0.0), 1.0);
         Err("the device was lost".into())
     },
+    ..BARE
 };
 
 fn check(operators: &[Operator], ops: &[&str]) -> (Verdict, String, String) {

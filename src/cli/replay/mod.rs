@@ -1,7 +1,7 @@
 //! `kda replay`: golden cases of third-party references.
 //!
 //! Every case runs through the golden model in exact mode, so that what the kernels are compared with rests on something
-//! other than itself.
+//! other than itself; and through every operator that it is a case of, on the chosen executor.
 
 mod read;
 
@@ -9,7 +9,9 @@ use super::select::hint;
 use super::table::{Align, Table};
 use super::{BackendName, Stop, Streams, Verdict, progress};
 use clap::Args;
-use kda::reference::replay::{Comparison, Outcome, replay};
+use kda::checks::{Device, Operator};
+use kda::reference::replay::{Case, Comparison, Outcome, replay};
+use kda::runtime::open;
 use std::path::PathBuf;
 
 /// Name of the golden model in the column of operators.
@@ -20,7 +22,7 @@ const GOLDEN_MODEL: &str = "golden model";
 pub struct Arguments {
     /// Folder with cases.json and the safetensors files that it names.
     folder: PathBuf,
-    /// Executor of operators that replay a case; the golden model needs none.
+    /// What runs the operators; the golden model needs no executor.
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendName,
     /// Replay this case alone; may be given several times.
@@ -28,16 +30,18 @@ pub struct Arguments {
     cases: Vec<String>,
 }
 
-/// How many cases came to which end.
-#[derive(Debug, Default)]
-struct Tally {
+/// What became of the pairs of a case and what replayed it.
+struct Report {
+    table: Table,
     passed: usize,
     failed: usize,
     skipped: usize,
+    /// Why pairs failed, a line each.
+    causes: Vec<String>,
 }
 
 /// Replays the cases; passes only if at least one was compared and none failed.
-pub fn run(arguments: &Arguments, streams: &mut Streams) -> Result<Verdict, Stop> {
+pub fn run(arguments: &Arguments, operators: &[Operator], streams: &mut Streams) -> Result<Verdict, Stop> {
     let folder = &arguments.folder;
     let manifest = read::manifest(folder).map_err(|cause| Stop::Input(cause.to_string()))?;
     let names: Vec<&str> = manifest.cases.iter().map(|entry| entry.name.as_str()).collect();
@@ -45,83 +49,106 @@ pub fn run(arguments: &Arguments, streams: &mut Streams) -> Result<Verdict, Stop
         let hint = hint(unknown, &names, &folder.join(read::MANIFEST).display().to_string());
         return Err(Stop::Input(format!("there is no case `{unknown}`{hint}")));
     }
-    if arguments.backend != BackendName::Auto {
-        writeln!(streams.err, "note: --backend is not used: no operator of this build replays cases")?;
-    }
+    let opened = open(arguments.backend.into()).map_err(|cause| Stop::Input(cause.to_string()))?;
+    writeln!(streams.out, "{}", opened.why)?;
     let chosen: Vec<_> = manifest
         .cases
         .iter()
         .filter(|entry| arguments.cases.is_empty() || arguments.cases.contains(&entry.name))
         .collect();
-    let mut table = Table::new(&[
-        ("case", Align::Left),
-        ("operator", Align::Left),
-        ("output", Align::Left),
-        ("elements", Align::Right),
-        ("max error", Align::Right),
-        ("worst error", Align::Right),
-        ("its tolerance", Align::Right),
-        ("verdict", Align::Left),
-    ]);
-    let (mut tally, mut causes) = (Tally::default(), Vec::new());
+    let mut report = Report::new();
     let bar = progress::bar(chosen.len());
     for entry in chosen {
         bar.set_message(entry.name.clone());
-        let outcome = read::case(folder, entry)
-            .map_err(|cause| cause.to_string())
-            .and_then(|case| replay(&case).map_err(|cause| cause.to_string()));
-        let mut without_values = |verdict: String| {
-            let dash = || "-".to_string();
-            table.row([entry.name.clone(), GOLDEN_MODEL.into(), dash(), dash(), dash(), dash(), dash(), verdict]);
-        };
-        match outcome {
-            Err(cause) => {
-                tally.failed += 1;
-                without_values("fail".into());
-                causes.push(format!("case {}: {cause}", entry.name));
-            }
-            Ok(Outcome::Skipped { reason }) => {
-                tally.skipped += 1;
-                without_values(format!("skip: {reason}"));
-            }
-            Ok(outcome) => {
-                let passes = outcome.passes();
-                if passes {
-                    tally.passed += 1
-                } else {
-                    tally.failed += 1
-                }
-                let Outcome::Compared(outputs) = outcome else { continue };
-                if outputs.is_empty() {
-                    without_values("fail".into());
-                    causes.push(format!("case {}: no output was compared", entry.name));
-                }
-                for output in outputs {
-                    if !output.passes {
-                        causes.push(format!("case {}: {}", entry.name, beyond(&output)));
-                    }
-                    table.row(row(&entry.name, output));
-                }
-            }
+        match read::case(folder, entry) {
+            Ok(case) => one_case(&case, operators, Device::of(&opened), &mut report),
+            Err(cause) => report.failed(&entry.name, GOLDEN_MODEL, &cause.to_string()),
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    table.write(streams.out)?;
-    for cause in causes {
+    report.table.write(streams.out)?;
+    for cause in &report.causes {
         writeln!(streams.err, "error: {cause}")?;
     }
-    if tally.passed + tally.failed == 0 {
+    if report.passed + report.failed == 0 {
         writeln!(streams.err, "error: no case was compared; at least one is needed")?;
     }
-    writeln!(streams.out, "{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped)?;
-    Ok(if tally.failed == 0 && tally.passed > 0 { Verdict::Passed } else { Verdict::Failed })
+    writeln!(streams.out, "{} passed, {} failed, {} skipped", report.passed, report.failed, report.skipped)?;
+    Ok(if report.failed == 0 && report.passed > 0 { Verdict::Passed } else { Verdict::Failed })
 }
 
-fn row(case: &str, output: Comparison) -> [String; 8] {
+/// The golden model, then every operator that the case is one of.
+fn one_case(case: &Case, operators: &[Operator], device: Device, report: &mut Report) {
+    match replay(case) {
+        Err(cause) => report.failed(&case.name, GOLDEN_MODEL, &cause.to_string()),
+        Ok(Outcome::Skipped { reason }) => report.skipped(&case.name, GOLDEN_MODEL, reason),
+        Ok(Outcome::Compared(outputs)) => report.compared(&case.name, GOLDEN_MODEL, outputs),
+    }
+    for operator in operators {
+        match (operator.replay)(device, case) {
+            Err(cause) => report.failed(&case.name, operator.name, &cause),
+            Ok(None) => {}
+            Ok(Some(outputs)) => report.compared(&case.name, operator.name, outputs),
+        }
+    }
+}
+
+impl Report {
+    fn new() -> Report {
+        let table = Table::new(&[
+            ("case", Align::Left),
+            ("operator", Align::Left),
+            ("output", Align::Left),
+            ("elements", Align::Right),
+            ("max error", Align::Right),
+            ("worst error", Align::Right),
+            ("its tolerance", Align::Right),
+            ("verdict", Align::Left),
+        ]);
+        Report { table, passed: 0, failed: 0, skipped: 0, causes: Vec::new() }
+    }
+
+    fn without_values(&mut self, case: &str, operator: &str, verdict: String) {
+        let dash = || "-".to_string();
+        self.table.row([case.into(), operator.into(), dash(), dash(), dash(), dash(), dash(), verdict]);
+    }
+
+    fn failed(&mut self, case: &str, operator: &str, cause: &str) {
+        self.failed += 1;
+        self.without_values(case, operator, "fail".into());
+        // A report of the simulator has many lines; the first says what and where.
+        let cause = cause.lines().next().unwrap_or_default();
+        self.causes.push(format!("case {case}, {operator}: {cause}"));
+    }
+
+    fn skipped(&mut self, case: &str, operator: &str, reason: &str) {
+        self.skipped += 1;
+        self.without_values(case, operator, format!("skip: {reason}"));
+    }
+
+    fn compared(&mut self, case: &str, operator: &str, outputs: Vec<Comparison>) {
+        if outputs.is_empty() {
+            return self.failed(case, operator, "no output was compared");
+        }
+        if outputs.iter().all(|output| output.passes) {
+            self.passed += 1
+        } else {
+            self.failed += 1
+        }
+        for output in outputs {
+            if !output.passes {
+                self.causes.push(format!("case {case}, {operator}: {}", beyond(&output)));
+            }
+            self.table.row(row(case, operator, output));
+        }
+    }
+}
+
+fn row(case: &str, operator: &str, output: Comparison) -> [String; 8] {
     [
         case.into(),
-        GOLDEN_MODEL.into(),
+        operator.into(),
         output.output,
         output.elements.to_string(),
         format!("{:.2e}", output.max_abs_error),

@@ -299,6 +299,10 @@ mod tests {
         let needed = IsaVersion::new(8, 0);
         let (cuda, driver) = ("12.0".to_string(), "12.4".to_string());
         assert_eq!(error, ExecError::OldDriver { entry: "scale__w4", needed, cuda, driver });
+        let words = error.to_string();
+        for word in ["PTX 8.0", "entry scale__w4", "a driver for CUDA 12.0 or newer", "this one is for CUDA 12.4"] {
+            assert!(words.contains(word), "`{word}` is not in: {words}");
+        }
     }
 
     #[test]

@@ -42,9 +42,14 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let (major, minor) = executor.compute_capability();
     let runs = |variant: ConvVerifyVariant| variant.desc().arch.runs_on(major, minor);
     if let Some(variant) = options.variant {
+        let refuse = |why: String| Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
         if !runs(variant) {
-            let why = format!("it is written for {}", variant.desc().arch);
-            return Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
+            let arch = variant.desc().arch;
+            return refuse(format!("it is written for {arch}, the device has compute capability {major}.{minor}"));
+        }
+        let tokens = problem.tokens();
+        if !variant.long() && u64::from(variant.t()) != tokens {
+            return refuse(format!("it is for T = {}, the call has T = {tokens}", variant.t()));
         }
         return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
     }
@@ -78,3 +83,6 @@ fn choose(problem: &Problem, args: &ConvVerifyArgs, options: &Options, capabilit
 fn preferred_rows(pairs: u64) -> u32 {
     PREFERENCE.iter().find(|(most, _)| pairs <= *most).map_or(128, |(_, rows)| *rows)
 }
+
+#[cfg(test)]
+mod tests;

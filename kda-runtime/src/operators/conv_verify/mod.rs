@@ -6,10 +6,12 @@
 //! | file | question |
 //! | --- | --- |
 //! | [`problem`] | what a call takes |
+//! | `validate` | do its arguments fit each other |
 //! | [`dispatch`] | which variant runs it |
 
 pub mod dispatch;
 pub mod problem;
+mod validate;
 
 pub use dispatch::{Options, plan};
 pub use problem::{Gate, Problem, SnapshotRule};

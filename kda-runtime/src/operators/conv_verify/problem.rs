@@ -1,6 +1,6 @@
 //! What a call takes, and what of it the operator checks itself.
 
-use super::NAME;
+use super::validate::validate;
 use crate::operators::OpError;
 use kda_core::{Elem, TensorArg};
 use kda_kernels::conv_verify::ConvVerifyArgs;
@@ -95,25 +95,12 @@ impl Problem {
         self.x.shape().get(1).copied().unwrap_or(0)
     }
 
-    /// The kernel's arguments. Dtypes and memory orders that choose between them are checked here, all else by the launch.
+    /// The kernel's arguments, once the call has been checked.
     pub(super) fn arguments(&self, early: bool, evict_first: bool) -> Result<ConvVerifyArgs, OpError> {
-        let (taps_f32, taps_bf16) = by_type("conv_weight", Some(self.conv_weight))?;
-        let (conv_f32, conv_bf16) = by_type("conv_state", Some(self.conv_state))?;
-        let (windows_f32, windows_bf16) = by_type("windows_out", self.windows_out)?;
-        let channels_inner = channels_inner("conv_state", &self.conv_state, 1)?;
-        if let Some(windows) = &self.windows_out {
-            if windows.elem != self.conv_state.elem {
-                let needed = if self.conv_state.elem == Elem::F32 {
-                    "f32, as in conv_state,"
-                } else {
-                    "bf16, as in conv_state,"
-                };
-                return Err(OpError::Dtype { op: NAME, param: "windows_out", given: windows.elem, needed });
-            }
-            if self::channels_inner("windows_out", windows, 2)? != channels_inner {
-                return Err(layout("windows_out", windows, "the memory order of conv_state is needed"));
-            }
-        }
+        let channels_inner = validate(self)?;
+        let (taps_f32, taps_bf16) = by_type(Some(self.conv_weight));
+        let (conv_f32, conv_bf16) = by_type(Some(self.conv_state));
+        let (windows_f32, windows_bf16) = by_type(self.windows_out);
         let rows = |t: &Option<TensorArg>| t.as_ref().and_then(|t| t.shape().first().copied());
         let by_batch = self.snapshot_rule == SnapshotRule::ByBatch;
         // Liveness is tested against the rows that `snapshot_rows` indexes.
@@ -161,26 +148,9 @@ impl Problem {
 }
 
 /// A tensor of f32 or of bf16, each in its place.
-fn by_type(param: &'static str, tensor: Option<TensorArg>) -> Result<(Option<TensorArg>, Option<TensorArg>), OpError> {
+fn by_type(tensor: Option<TensorArg>) -> (Option<TensorArg>, Option<TensorArg>) {
     match tensor {
-        None => Ok((None, None)),
-        Some(t) if t.elem == Elem::F32 => Ok((Some(t), None)),
-        Some(t) if t.elem == Elem::BF16 => Ok((None, Some(t))),
-        Some(t) => Err(OpError::Dtype { op: NAME, param, given: t.elem, needed: "f32 or bf16" }),
-    }
-}
-
-fn layout(param: &'static str, tensor: &TensorArg, needed: &'static str) -> OpError {
-    OpError::Layout { op: NAME, param, shape: tensor.shape().to_vec(), strides: tensor.strides().to_vec(), needed }
-}
-
-/// True for `[.., 3, D]` in memory, false for `[.., D, 3]`; `axis` is that of D.
-fn channels_inner(param: &'static str, tensor: &TensorArg, axis: usize) -> Result<bool, OpError> {
-    match tensor.strides().get(axis..axis + 2) {
-        // A wrong rank is named by the launch.
-        None => Ok(false),
-        Some([3, 1]) => Ok(false),
-        Some([1, _]) => Ok(true),
-        Some(_) => Err(layout(param, tensor, "either the three taps or the channels must be innermost and dense")),
+        Some(t) if t.elem == Elem::BF16 => (None, Some(t)),
+        other => (other, None),
     }
 }

@@ -1,0 +1,227 @@
+//! Plans over memory that does not exist: planning reads none.
+
+use super::*;
+use crate::operators::conv_verify::{Gate, SnapshotRule};
+use kda_core::exec::{ExecError, Stream};
+use kda_core::{Elem, PreparedLaunch, TensorArg};
+
+/// A device of some compute capability that must not be asked for anything else.
+struct Capability(u8, u8);
+
+impl Executor for Capability {
+    fn describe(&self) -> String {
+        "a compute capability".into()
+    }
+
+    fn compute_capability(&self) -> (u8, u8) {
+        (self.0, self.1)
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        132
+    }
+
+    fn allocate(&self, _bytes: u64) -> Result<u64, ExecError> {
+        panic!("planning allocates nothing")
+    }
+
+    fn free(&self, _ptr: u64) -> Result<(), ExecError> {
+        panic!("planning frees nothing")
+    }
+
+    fn write(&self, _ptr: u64, _bytes: &[u8]) -> Result<(), ExecError> {
+        panic!("planning writes nothing")
+    }
+
+    fn read(&self, _ptr: u64, _bytes: &mut [u8]) -> Result<(), ExecError> {
+        panic!("planning reads nothing")
+    }
+
+    fn fill(&self, _ptr: u64, _byte: u8, _bytes: u64) -> Result<(), ExecError> {
+        panic!("planning fills nothing")
+    }
+
+    unsafe fn launch(&self, _launch: &PreparedLaunch, _stream: Stream) -> Result<(), ExecError> {
+        panic!("planning launches nothing")
+    }
+
+    fn synchronize(&self, _stream: Stream) -> Result<(), ExecError> {
+        panic!("planning waits for nothing")
+    }
+}
+
+const HOPPER: Capability = Capability(9, 0);
+
+/// A call with every tensor, dense, at addresses that nobody owns.
+fn problem(n: u64, t: u64, h: u64, hv: u64) -> Problem {
+    let tensor = |elem, shape: &[u64]| TensorArg::dense(1 << 20, u64::MAX >> 1, elem, shape).unwrap();
+    let d = (2 * h + hv) * 128;
+    Problem {
+        x: tensor(Elem::BF16, &[n, t, d]),
+        conv_weight: tensor(Elem::F32, &[d, 4]),
+        conv_bias: Some(tensor(Elem::F32, &[d])),
+        conv_state: tensor(Elem::F32, &[n + 1, d, 3]),
+        conv_slots: tensor(Elem::I32, &[n]),
+        state: tensor(Elem::F32, &[n + 2, hv, 128, 128]),
+        state_slots: tensor(Elem::I32, &[n]),
+        snapshot_rows: tensor(Elem::I32, &[n]),
+        a: tensor(Elem::BF16, &[n, t, hv, 128]),
+        b: tensor(Elem::BF16, &[n, t, hv]),
+        a_log: None,
+        dt_bias: tensor(Elem::F32, &[hv, 128]),
+        states_out: Some(tensor(Elem::F32, &[n, t, hv, 128, 128])),
+        windows_out: Some(tensor(Elem::F32, &[n, t, d, 3])),
+        out: tensor(Elem::BF16, &[n, t, hv, 128]),
+        workspace: tensor(Elem::U32, &[n, h]),
+        scale: 0.088_388_35,
+        gate: Gate::Bounded { lower_bound: -5.0 },
+        null: -1,
+        roll: true,
+        snapshot_rule: SnapshotRule::ByIndex,
+    }
+}
+
+/// The variant of a plan.
+fn variant_of(plan: &Plan) -> ConvVerifyVariant {
+    let found = ConvVerifyVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), plan.desc()));
+    *found.expect("a variant of conv_verify")
+}
+
+/// The tile that the documentation of the table names.
+fn documented(pairs: u64) -> u32 {
+    match pairs {
+        0..=8 => 8,
+        9..=16 => 16,
+        17..=32 => 32,
+        33..=128 => 64,
+        _ => 128,
+    }
+}
+
+#[test]
+fn every_length_and_size_has_a_plan_with_the_preferred_tile() {
+    for t in 1..=40 {
+        for (n, h, hv) in [
+            (1, 1, 1),
+            (1, 1, 3),
+            (2, 4, 4),
+            (3, 1, 3),
+            (1, 16, 16),
+            (1, 8, 32),
+            (3, 4, 12),
+            (2, 32, 64),
+            (3, 24, 48),
+            (64, 96, 96),
+            (4096, 32, 64),
+        ] {
+            let plan = plan(&problem(n, t, h, hv), &HOPPER, &Options::default());
+            let plan = plan.unwrap_or_else(|error| panic!("T {t}, N {n}, H {h}, HV {hv}: {error}"));
+            let (variant, rows) = (variant_of(&plan), documented(n * hv));
+            let what = format!("T {t}, N*HV {}: {}", n * hv, variant.desc().entry);
+            if t <= 8 {
+                assert!(!variant.long() && u64::from(variant.t()) == t && variant.bv() == rows, "{what}");
+            } else {
+                // Kernels of several passes exist for two tiles: the nearest one that is not smaller.
+                assert!(variant.long() && variant.bv() == if rows <= 32 { 32 } else { 128 }, "{what}");
+            }
+            let grid = [(n * hv * 128 / u64::from(variant.bv())) as u32, 1, 1];
+            assert_eq!(plan.prepared().grid, grid, "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_choice_depends_on_sizes_alone() {
+    let base = problem(4, 4, 2, 4);
+    let entry = |p: &Problem| plan(p, &HOPPER, &Options::default()).unwrap().desc().entry;
+    let bf16 = |t: &TensorArg| {
+        let mut narrow = *t;
+        narrow.elem = Elem::BF16;
+        narrow
+    };
+    let changed = [
+        Problem { roll: false, ..base },
+        Problem { gate: Gate::Softplus, ..base },
+        Problem { states_out: None, windows_out: None, conv_bias: None, ..base },
+        Problem { conv_weight: bf16(&base.conv_weight), ..base },
+        Problem { conv_state: bf16(&base.conv_state), windows_out: base.windows_out.as_ref().map(bf16), ..base },
+        Problem { snapshot_rule: SnapshotRule::ByBatch, null: 0, ..base },
+    ];
+    for problem in changed {
+        assert_eq!(entry(&problem), entry(&base));
+    }
+    // Heads and requests count the same.
+    assert_eq!(entry(&problem(1, 4, 16, 16)), entry(&problem(16, 4, 1, 1)));
+}
+
+#[test]
+fn nothing_to_do_is_an_empty_plan() {
+    let plan = plan(&problem(0, 4, 1, 2), &HOPPER, &Options::default()).unwrap();
+    assert!(plan.prepared().is_empty());
+    // SAFETY: an empty plan touches no memory; this executor would panic at a launch of anything.
+    assert!(plan.prepared().grid.contains(&0));
+}
+
+#[test]
+fn a_forced_variant_runs_what_it_can() {
+    for variant in ConvVerifyVariant::ALL {
+        for t in [1, 4, 8, 9, 40] {
+            let options = Options { variant: Some(variant), ..Options::default() };
+            let plan = plan(&problem(2, t, 1, 2), &HOPPER, &options);
+            match plan {
+                Ok(plan) => {
+                    assert_eq!(variant_of(&plan), variant);
+                    assert!(variant.long() || u64::from(variant.t()) == t);
+                }
+                Err(error) => {
+                    assert!(!variant.long() && u64::from(variant.t()) != t, "{error}");
+                    let words = format!("it is for T = {}, the call has T = {t}", variant.t());
+                    assert!(error.to_string().contains(&words), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_devices_are_told_what_is_needed() {
+    for capability in [Capability(8, 0), Capability(7, 5)] {
+        let (major, minor) = capability.compute_capability();
+        let error = plan(&problem(1, 4, 1, 1), &capability, &Options::default()).unwrap_err().to_string();
+        let words = format!("conv_verify: no variant runs on compute capability {major}.{minor}; sm_90 is needed");
+        assert_eq!(error, words);
+        let options = Options { variant: Some(ConvVerifyVariant::ALL[0]), ..Options::default() };
+        let error = plan(&problem(1, 1, 1, 1), &capability, &options).unwrap_err().to_string();
+        assert!(error.contains("it is written for sm_90, the device has compute capability"), "{error}");
+    }
+    assert!(plan(&problem(1, 4, 1, 1), &Capability(10, 0), &Options::default()).is_ok());
+}
+
+/// The scalar parameter of that name.
+fn scalar(plan: &Plan, name: &str) -> u8 {
+    let param = plan.desc().params.iter().find(|p| p.name == name).expect("the parameter exists");
+    plan.prepared().params[param.offset as usize]
+}
+
+#[test]
+fn options_reach_the_launch() {
+    let small = problem(2, 4, 1, 2);
+    let with = |problem: &Problem, options: Options| plan(problem, &HOPPER, &options).unwrap();
+    let plain = with(&small, Options::default());
+    assert!(!plain.prepared().pdl && scalar(&plain, "early") == 0);
+    let waits = with(&small, Options { pdl: true, ..Options::default() });
+    assert!(waits.prepared().pdl && scalar(&waits, "early") == 0);
+    let early = with(&small, Options { pdl: true, stable_pools: true, ..Options::default() });
+    assert!(early.prepared().pdl && scalar(&early, "early") == 1);
+    // Without PDL there is no predecessor that still runs, and so nothing to be ahead of.
+    let alone = with(&small, Options { stable_pools: true, ..Options::default() });
+    assert_eq!(scalar(&alone, "early"), 0);
+    // Small snapshots leave L2 first; large ones do not, unless the caller says so.
+    let large = problem(128, 8, 64, 64);
+    assert_eq!(scalar(&plain, "evict_first"), 1);
+    assert_eq!(scalar(&with(&large, Options::default()), "evict_first"), 0);
+    for (problem, evict_first) in [(&small, false), (&large, true)] {
+        let forced = with(problem, Options { evict_first: Some(evict_first), ..Options::default() });
+        assert_eq!(scalar(&forced, "evict_first"), u8::from(evict_first));
+    }
+}

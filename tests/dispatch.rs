@@ -1,0 +1,117 @@
+//! A request's results depend neither on the variant that is chosen, nor on the batch around it, nor on other calls.
+
+use kda::checks::Device;
+use kda::checks::conv_verify::call::{Call, Results};
+use kda::checks::conv_verify::case::{Case, Plan};
+use kda::core::exec::Stream;
+use kda::reference::conv_verify::sample::{Sample, Switches};
+use kda::reference::conv_verify::{Dims, HEAD};
+use kda::runtime::executor::sim::SimExecutor;
+use kda::runtime::operators::conv_verify::Options;
+
+const SEED: u64 = 5;
+
+/// The call with request `n` alone, on the same pools.
+fn alone(sample: &Sample, n: usize) -> Sample {
+    let d = sample.switches.dims;
+    let stride = sample.problem().x_row_stride;
+    let rows = n * d.t..(n + 1) * d.t;
+    let mut one = sample.clone();
+    one.switches.dims = Dims { n: 1, ..d };
+    one.x = sample.x[rows.start * stride..rows.end * stride].to_vec();
+    one.a = sample.a[rows.start * d.hv * HEAD..rows.end * d.hv * HEAD].to_vec();
+    one.b = sample.b[rows.start * d.hv..rows.end * d.hv].to_vec();
+    one.conv_slots = vec![sample.conv_slots[n]];
+    one.state_slots = vec![sample.state_slots[n]];
+    one.snapshot_rows = vec![sample.snapshot_rows[n]];
+    one
+}
+
+fn run(case: &Case) -> (Results, &'static str) {
+    let executor = SimExecutor::default();
+    let call = Call::new(Device::simulator(&executor), case).expect("memory");
+    let entry = call.enqueue(&Options::default(), Stream::default()).expect("the call runs");
+    (call.results().expect("results"), entry)
+}
+
+/// Bits of a request's output, snapshots and windows.
+fn bits(sample: &Sample, results: &Results, n: usize) -> Vec<u32> {
+    let (d, s, buffers) = (sample.switches.dims, &sample.switches, sample.buffers());
+    let row = sample.snapshot_rows[n] as usize;
+    let out = &results.out[n * d.t * buffers.out_row_stride..(n + 1) * d.t * buffers.out_row_stride];
+    let length = s.t_alloc * d.state_len();
+    let states = &results.states.as_ref().expect("states")[row * length..(row + 1) * length];
+    let windows = results.windows.as_ref().expect("windows").bits();
+    let step = buffers.window_layout.row;
+    let mut all: Vec<u32> = out.iter().map(|v| u32::from(v.to_bits())).collect();
+    all.extend(states.iter().map(|v| v.to_bits()));
+    all.extend(&windows[row * step..(row + 1) * step]);
+    all
+}
+
+#[test]
+fn a_request_has_the_same_bits_alone_and_in_any_batch() {
+    // N*HV chooses tiles of 8 rows, 16, 32, 64 and 128.
+    for (t, sizes) in [(3, &[2, 4, 8, 20, 33][..]), (10, &[2, 20])] {
+        let mut chosen = std::collections::BTreeSet::new();
+        let largest = *sizes.last().unwrap();
+        let switches = Switches { bias: true, lower_bound: None, ..Switches::plain(largest, t, 1, 4) };
+        let whole = Plan::of(switches).draw(SEED);
+        let mut alone_bits: Vec<Vec<u32>> = Vec::new();
+        for n in [0, 1] {
+            let case = Case { sample: alone(&whole.sample, n), view: whole.view };
+            let (results, entry) = run(&case);
+            chosen.insert(entry);
+            alone_bits.push(bits(&case.sample, &results, 0));
+        }
+        for &n in sizes {
+            let mut sample = whole.sample.clone();
+            sample.switches.dims.n = n;
+            let d = sample.switches.dims;
+            sample.x.truncate(n * t * d.channels());
+            sample.a.truncate(n * t * d.hv * HEAD);
+            sample.b.truncate(n * t * d.hv);
+            for map in [&mut sample.conv_slots, &mut sample.state_slots, &mut sample.snapshot_rows] {
+                map.truncate(n);
+            }
+            let case = Case { sample, view: whole.view };
+            let (results, entry) = run(&case);
+            chosen.insert(entry);
+            for (request, expected) in alone_bits.iter().enumerate() {
+                assert!(bits(&case.sample, &results, request) == *expected, "T {t}, N {n}, request {request}: {entry}");
+            }
+        }
+        let tiles = if t <= 8 { 5 } else { 2 };
+        assert_eq!(chosen.len(), tiles, "{chosen:?}");
+    }
+}
+
+/// Each call has a workspace of its own, so two of them may be in flight at once.
+#[test]
+fn interleaved_calls_do_not_meet() {
+    let cases: Vec<Case> = [(4, 1, 2), (9, 2, 2)]
+        .into_iter()
+        .map(|(t, h, hv)| Plan::of(Switches { roll: true, ..Switches::plain(2, t, h, hv) }).draw(SEED + t as u64))
+        .collect();
+    const ROUNDS: usize = 3;
+    let executor = SimExecutor::default();
+    let device = Device::simulator(&executor);
+    let expected: Vec<Results> = cases
+        .iter()
+        .map(|case| {
+            let call = Call::new(device, case).expect("memory");
+            (0..ROUNDS).for_each(|_| drop(call.run(None).expect("the call runs")));
+            call.results().expect("results")
+        })
+        .collect();
+    let calls: Vec<Call> = cases.iter().map(|case| Call::new(device, case).expect("memory")).collect();
+    for round in 0..ROUNDS {
+        for (at, call) in calls.iter().enumerate() {
+            call.enqueue(&Options::default(), Stream(1 + ((round + at) % 2) as u64)).expect("the call runs");
+        }
+    }
+    for (call, expected) in calls.iter().zip(&expected) {
+        let results = call.results().expect("results");
+        assert_eq!((results.differing_bits(expected), results.changed_inputs), (0, 0));
+    }
+}
