@@ -35,18 +35,24 @@ pub struct Checks {
     pub proxy_fence: ProxyFence,
 }
 
-/// Where the proxy fence between a generic write to shared memory and a bulk copy of it may stand.
+/// Where the proxy fence between a generic write to shared memory and an access of it by the async proxy (a bulk copy, a
+/// product) may stand.
+///
+/// The memory model asks for a proxy fence anywhere along the causality path from the write to the access: in the writing
+/// thread before it hands over, or in the thread that issues the copy, once it has acquired what the others wrote. A fence
+/// covers what its thread has written or acquired by then, and nothing later: one fence in the issuing thread before the barrier
+/// covers its own writes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFence {
-    /// The writer executes it, before it hands over.
+    /// Only in the writer: stricter than the memory model.
     Writer,
-    /// Anyone on the way executes it: also the thread that issues the copy, after the barrier.
+    /// Anywhere on the path.
     OnPath,
 }
 
 impl Default for Checks {
     fn default() -> Checks {
-        Checks { races: true, undefined: true, proxy_fence: ProxyFence::Writer }
+        Checks { races: true, undefined: true, proxy_fence: ProxyFence::OnPath }
     }
 }
 
@@ -96,8 +102,10 @@ impl Default for Options {
 pub struct Stats {
     /// Instructions executed, counted once a warp.
     pub warp_instructions: u64,
-    /// Bulk copies.
+    /// Bulk and tensor copies.
     pub bulk_copies: u64,
+    /// Products of warpgroups.
+    pub products: u64,
     /// CTAs run.
     pub ctas: u64,
     /// The kernel executed `griddepcontrol.wait`.

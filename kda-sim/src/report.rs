@@ -27,6 +27,14 @@ pub enum Code {
     Trap = 3008,
     /// An instruction that needs lanes together was executed by some of them.
     Divergent = 3009,
+    /// A product, or its registers, used wrongly.
+    Product = 3010,
+    /// A tensor map, or a copy through it, that cannot be.
+    TensorMap = 3011,
+    /// Tensor memory used wrongly.
+    TensorMemory = 3012,
+    /// Registers reallocated wrongly.
+    Registers = 3013,
 }
 
 impl fmt::Display for Code {

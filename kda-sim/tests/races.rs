@@ -326,21 +326,21 @@ fn bulk_stores_need_fence_and_wait() {
     let (copy, write) = ("cp.async.bulk.global", "st.shared.u32");
     race_everywhere(|| bulk_store("", wait, last), copy, write, "fence.proxy.async.shared::cta after");
     race_everywhere(|| bulk_store(fence, "", last), copy, write, "read its source");
-    // The fence of the storing thread alone does not cover what the others wrote, unless the check is told so.
+    // A fence of the storing thread before the barrier does not cover what the others wrote.
     let one = "@!%p0 fence.proxy.async.shared::cta;";
     race_everywhere(|| bulk_store(one, wait, last), copy, write, "fence.proxy.async.shared::cta after");
 }
 
 #[test]
-fn the_proxy_fence_may_be_allowed_anywhere_on_the_path() {
+fn the_proxy_fence_may_stand_anywhere_on_the_path() {
     let kernel = || {
         let mut b = bulk_store("", "cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group 0;");
         let copy = "cp.async.bulk.global.shared::cta";
         b.text = b.text.replace(copy, &format!("fence.proxy.async.shared::cta;\n    {copy}"));
         b
     };
-    clean(|| kernel().options(|o| o.checks.proxy_fence = ProxyFence::OnPath), |_| {});
-    let report = kernel().run().unwrap_err();
+    clean(kernel, |_| {});
+    let report = kernel().options(|o| o.checks.proxy_fence = ProxyFence::Writer).run().unwrap_err();
     assert_eq!(report.code, Code::Race, "{report}");
 }
 

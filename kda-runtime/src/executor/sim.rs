@@ -5,6 +5,7 @@
 
 use kda_core::desc::content_hash;
 use kda_core::exec::{ExecError, Executor, Stream};
+use kda_core::tensor_map::MAP_BYTES;
 use kda_core::{KernelDesc, LaunchError, PreparedLaunch};
 use kda_sim::{Launch, Memory, Program, run};
 use std::collections::HashMap;
@@ -171,12 +172,23 @@ impl Executor for SimExecutor {
         let desc = launch.desc;
         let mut state = self.state();
         let program = state.program(desc)?;
+        let mut params = launch.params.clone();
+        for map in &launch.maps {
+            let at = map.offset as usize;
+            let place = params.get_mut(at..at + MAP_BYTES as usize).ok_or_else(|| {
+                ExecError::Unsupported(format!(
+                    "{}: a tensor map at byte {at} is not in the parameter block",
+                    desc.entry
+                ))
+            })?;
+            place.copy_from_slice(&map.encode());
+        }
         let simulated = Launch {
             grid: launch.grid,
             block: desc.block,
             cluster: desc.cluster,
             shared_bytes: desc.shared_bytes,
-            params: &launch.params,
+            params: &params,
         };
         let start = Instant::now();
         match run(&program, &simulated, &mut state.memory, &self.options) {

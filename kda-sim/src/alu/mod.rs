@@ -17,4 +17,5 @@ pub mod convert;
 pub mod float;
 pub mod int;
 pub mod lanes;
+pub mod matrix;
 pub mod minmax;

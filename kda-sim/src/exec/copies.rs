@@ -1,15 +1,18 @@
-//! Bulk copies as agents: issued by a thread, they read and write when the schedule lets them.
+//! Bulk and tensor copies: issued by a thread, they read and write when the schedule lets them.
 
 use super::access::Target;
-use super::fault::{Fault, Place};
+use super::asynchronous::{Accessor, Async};
+use super::fault::Fault;
+use super::tensor::TensorBox;
 use super::warp::{BulkGroup, Flow, Step, Wait};
 use super::{Machine, Outcome};
 use crate::memory::PAGE;
+use crate::program::details::AgentKind;
 use crate::program::op::{AddressRef, Kind, MemSpace};
 use crate::report::Code;
-use crate::shadow::check::{Caches, Observer, Proxy};
-use crate::shadow::clock::{AGENT_BITS, Clocks, Entry, Known};
-use crate::shadow::span::Spread;
+use crate::shadow::clock::{Clocks, Entry, Known};
+use kda_core::Elem;
+use kda_ptx::modifier::AtomicOp;
 use std::rc::Rc;
 
 /// Where a copy completes.
@@ -21,8 +24,17 @@ pub enum Completion {
     Mbarrier(usize, u32),
 }
 
-/// Part of a range that lies in one block: target, address, offset in the block, offset in the range, length.
-type Piece = (Target, u64, usize, usize, usize);
+/// The global side of a copy.
+#[derive(Clone, Debug)]
+pub enum Remote {
+    /// Consecutive bytes.
+    Bytes(u64),
+    /// A box of a tensor.
+    Box(Rc<TensorBox>),
+}
+
+/// Consecutive bytes of one block: target, address, offset in the block, offset in the copy, length.
+pub(super) type Piece = (Target, u64, usize, usize, usize);
 
 /// A copy on its way.
 #[derive(Debug)]
@@ -34,16 +46,21 @@ pub struct Copy {
     pub lane: u32,
     pub pc: u32,
     /// What the issuing thread knew.
-    clocks: Rc<Clocks>,
-    source: u64,
-    destination: u64,
-    bytes: u32,
+    pub clocks: Rc<Clocks>,
+    pub global: Remote,
+    /// CTA and offset of the shared side.
+    pub shared: (usize, u32),
+    /// Into shared memory.
+    pub load: bool,
+    /// Combine with what is there instead of overwriting it.
+    pub reduce: Option<(AtomicOp, Elem)>,
+    pub bytes: u32,
     pub completion: Completion,
     /// Agents and clocks of its reads and its writes.
-    reads: (u32, u32),
-    writes: (u32, u32),
-    /// The bytes and their definedness, once read.
-    buffer: Option<(Vec<u8>, Vec<u8>)>,
+    pub reads: (u32, u32),
+    pub writes: (u32, u32),
+    /// The bytes and their definedness, byte by byte, once read.
+    pub buffer: Option<(Vec<u8>, Vec<bool>)>,
 }
 
 impl Copy {
@@ -54,81 +71,137 @@ impl Copy {
 }
 
 impl Machine<'_> {
-    /// The operands of a bulk copy of one lane, checked.
+    /// The operands of a bulk copy of one lane, checked: the global address, the shared place, the bytes.
     fn copy_operands(
         &self,
         w: usize,
         pc: u32,
         lane: u32,
-        [dst, src]: [AddressRef; 2],
+        [global, shared]: [AddressRef; 2],
         bytes: u16,
-    ) -> Outcome<(u64, u64, u32)> {
+    ) -> Outcome<(u64, (usize, u32), u32)> {
         let registers = &self.warps[w].registers;
         let l = lane as usize;
-        let undefined = Self::undefined_addresses(registers, dst)
-            | Self::undefined_addresses(registers, src)
+        let undefined = Self::undefined_addresses(registers, global)
+            | Self::undefined_addresses(registers, shared)
             | registers.undef32[bytes as usize];
         if undefined >> lane & 1 != 0 && self.options.checks.undefined {
             return Err(self.undefined(w, pc, 1 << lane, "is an operand of a bulk copy"));
         }
         let bytes = registers.b32[bytes as usize][l];
-        let addresses = [dst, src].map(|a| Self::addresses(registers, a)[l]);
-        for (address, operand) in addresses.into_iter().zip([dst, src]) {
+        let cta = self.warps[w].cta;
+        let mut place = (cta, 0);
+        let addresses = [global, shared].map(|a| Self::addresses(registers, a)[l]);
+        for (address, operand) in addresses.into_iter().zip([global, shared]) {
             if address % 16 != 0 || !bytes.is_multiple_of(16) || bytes == 0 {
                 let address = if address % 16 != 0 { address } else { u64::from(bytes) };
                 return Err(self.fault(w, pc, 1 << lane, Fault::Misaligned { address, needed: 16 }));
             }
-            let (cta, size) = (self.warps[w].cta, u64::from(bytes));
-            if self.locate(cta, operand.space, address, size).is_none() {
-                let fault = Fault::Bounds { address, bytes: size, space: operand.space };
-                return Err(self.fault(w, pc, 1 << lane, fault));
+            match self.locate(cta, operand.space, address, u64::from(bytes)) {
+                Some((Target::Shared { cta }, offset)) => place = (cta, offset as u32),
+                Some((Target::Global, _)) => {}
+                None => {
+                    let fault = Fault::Bounds { address, bytes: u64::from(bytes), space: operand.space };
+                    return Err(self.fault(w, pc, 1 << lane, fault));
+                }
             }
         }
-        Ok((addresses[0], addresses[1], bytes))
+        Ok((addresses[0], place, bytes))
     }
 
-    /// What a copy of one lane may rely on: what the lane knows and has done.
-    fn issue_clocks(&mut self, w: usize, lane: u32) -> Rc<Clocks> {
+    /// Issues a copy out of shared memory.
+    pub(super) fn issue_store(
+        &mut self,
+        w: usize,
+        pc: u32,
+        lane: u32,
+        global: Remote,
+        shared: (usize, u32),
+        bytes: u32,
+        reduce: Option<(AtomicOp, Elem)>,
+    ) {
+        let clocks = self.issue_clocks(w, lane);
+        let agents = [AgentKind::BulkRead, AgentKind::BulkWrite].map(|kind| self.agent_of(w, kind));
         let warp = &mut self.warps[w];
-        let mut clocks = (*warp.knowledge[warp.knowledge_of(lane)].clocks).clone();
-        let entry = Entry::lanes(1 << lane, warp.clock);
-        clocks.get_mut(warp.agent).generic.join(entry);
-        Rc::new(clocks)
+        warp.copies += 1;
+        let number = warp.copies;
+        let (cta, id) = (warp.cta, self.next_copy);
+        warp.bulk_queue(lane).open.push(id);
+        self.next_copy += 1;
+        if !warp.dependency_wait {
+            self.stats.wrote_before_wait = true;
+        }
+        self.asyncs.push(Async::Copy(Copy {
+            id,
+            warp: w,
+            cta,
+            lane,
+            pc,
+            clocks,
+            global,
+            shared,
+            load: false,
+            reduce,
+            bytes,
+            completion: Completion::Group,
+            reads: (agents[0], number),
+            writes: (agents[1], number),
+            buffer: None,
+        }));
+        self.stats.bulk_copies += 1;
+    }
+
+    /// Issues a copy into shared memory that completes on an mbarrier.
+    pub(super) fn issue_load(
+        &mut self,
+        w: usize,
+        pc: u32,
+        lane: u32,
+        global: Remote,
+        shared: (usize, u32),
+        bytes: u32,
+        place: (usize, u32),
+    ) -> Outcome<()> {
+        self.check_async_mbarrier(w, pc, lane, place)?;
+        let clocks = self.issue_clocks(w, lane);
+        let Some(mbarrier) = self.ctas[place.0].mbarriers.get(&place.1) else { return Ok(()) };
+        let agent = (mbarrier.agent, mbarrier.phase as u32 + 1);
+        let warp = &self.warps[w];
+        if !warp.dependency_wait {
+            self.stats.read_before_wait = true;
+        }
+        self.asyncs.push(Async::Copy(Copy {
+            id: self.next_copy,
+            warp: w,
+            cta: warp.cta,
+            lane,
+            pc,
+            clocks,
+            global,
+            shared,
+            load: true,
+            reduce: None,
+            bytes,
+            completion: Completion::Mbarrier(place.0, place.1),
+            reads: agent,
+            writes: agent,
+            buffer: None,
+        }));
+        self.next_copy += 1;
+        self.stats.bulk_copies += 1;
+        Ok(())
     }
 
     pub(super) fn bulk_store(&mut self, w: usize, pc: u32, act: u32) -> Step {
-        let Kind::BulkStore { dst, src, bytes } = self.program.ops[pc as usize].kind else { return Ok(Flow::Next) };
+        let (dst, src, bytes, reduce) = match self.program.ops[pc as usize].kind {
+            Kind::BulkStore { dst, src, bytes } => (dst, src, bytes, None),
+            Kind::BulkReduce { dst, src, bytes, op, .. } => (dst, src, bytes, Some((op, Elem::F32))),
+            _ => return Ok(Flow::Next),
+        };
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {
-            let (destination, source, bytes) = self.copy_operands(w, pc, lane, [dst, src], bytes)?;
-            let clocks = self.issue_clocks(w, lane);
-            let cluster_warps = self.cluster_warps();
-            let warp = &mut self.warps[w];
-            warp.copies += 1;
-            let number = warp.copies;
-            let (reads, writes) = (warp.agent + cluster_warps, warp.agent + 2 * cluster_warps);
-            let (cta, id) = (warp.cta, self.next_copy);
-            warp.bulk_queue(lane).open.push(id);
-            self.next_copy += 1;
-            if !warp.dependency_wait {
-                self.stats.wrote_before_wait = true;
-            }
-            self.copies.push(Copy {
-                id,
-                warp: w,
-                cta,
-                lane,
-                pc,
-                clocks,
-                source,
-                destination,
-                bytes,
-                completion: Completion::Group,
-                reads: (reads, number),
-                writes: (writes, number),
-                buffer: None,
-            });
+            let (global, shared, bytes) = self.copy_operands(w, pc, lane, [dst, src], bytes)?;
+            self.issue_store(w, pc, lane, Remote::Bytes(global), shared, bytes, reduce);
         }
-        self.stats.bulk_copies += u64::from(act.count_ones());
         self.warps[w].advance(&mut self.memory.history);
         Ok(Flow::Yield)
     }
@@ -138,34 +211,10 @@ impl Machine<'_> {
             return Ok(Flow::Next);
         };
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {
-            let (destination, source, bytes) = self.copy_operands(w, pc, lane, [dst, src], bytes)?;
+            let (global, shared, bytes) = self.copy_operands(w, pc, lane, [src, dst], bytes)?;
             let place = self.mbarrier_place(w, pc, lane, barrier)?;
-            self.check_async_mbarrier(w, pc, lane, place)?;
-            let clocks = self.issue_clocks(w, lane);
-            let Some(mbarrier) = self.ctas[place.0].mbarriers.get(&place.1) else { continue };
-            let agent = (mbarrier.agent, mbarrier.phase as u32 + 1);
-            let warp = &self.warps[w];
-            if !warp.dependency_wait {
-                self.stats.read_before_wait = true;
-            }
-            self.copies.push(Copy {
-                id: self.next_copy,
-                warp: w,
-                cta: warp.cta,
-                lane,
-                pc,
-                clocks,
-                source,
-                destination,
-                bytes,
-                completion: Completion::Mbarrier(place.0, place.1),
-                reads: agent,
-                writes: agent,
-                buffer: None,
-            });
-            self.next_copy += 1;
+            self.issue_load(w, pc, lane, Remote::Bytes(global), shared, bytes, place)?;
         }
-        self.stats.bulk_copies += u64::from(act.count_ones());
         self.warps[w].advance(&mut self.memory.history);
         Ok(Flow::Yield)
     }
@@ -181,11 +230,13 @@ impl Machine<'_> {
     }
 
     pub(super) fn bulk_wait(&mut self, w: usize, act: u32, pending: u32, read: bool) -> Flow {
-        let copies = &self.copies;
-        let warp = &mut self.warps[w];
-        let finished = |group: &BulkGroup| {
-            group.copies.iter().all(|id| copies.iter().find(|c| c.id == *id).is_none_or(|c| read && c.has_read()))
+        let on_way = |id: u64| {
+            self.asyncs.iter().find_map(|a| if let Async::Copy(c) = a { (c.id == id).then_some(c) } else { None })
         };
+        let finished =
+            |group: &BulkGroup| group.copies.iter().all(|id| on_way(*id).is_none_or(|c| read && c.has_read()));
+        let agents = [AgentKind::BulkRead, AgentKind::BulkWrite].map(|kind| self.agent_of(w, kind));
+        let warp = &mut self.warps[w];
         let lanes = || (0..32u32).filter(|l| act >> l & 1 != 0);
         let waits_for = |groups: usize| groups.saturating_sub(pending as usize);
         for lane in lanes() {
@@ -194,7 +245,6 @@ impl Machine<'_> {
                 return Flow::Block(Wait::Bulk);
             }
         }
-        let cluster_warps = self.launch.cluster * self.warps_per_cta as u32;
         for lane in lanes() {
             let queue = warp.bulk_queue(lane);
             let count = waits_for(queue.groups.len());
@@ -205,10 +255,9 @@ impl Machine<'_> {
             } else {
                 queue.groups.drain(..count);
             }
-            let agent = warp.agent;
-            warp.learn_agent(1 << lane, agent + cluster_warps, entry);
+            warp.learn_agent(1 << lane, agents[0], entry);
             if !read {
-                warp.learn_agent(1 << lane, agent + 2 * cluster_warps, entry);
+                warp.learn_agent(1 << lane, agents[1], entry);
             }
         }
         Flow::Next
@@ -237,145 +286,123 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A copy takes its next step: it reads its source, or writes its destination and completes.
-    pub(super) fn step_copy(&mut self, index: usize) -> Outcome<()> {
-        self.progress += 1;
-        if self.copies[index].buffer.is_none() {
-            let (data, defined) = self.copy_read(index)?;
-            self.copies[index].buffer = Some((data, defined));
-            self.wake_bulk(self.copies[index].warp);
-            return Ok(());
+    /// A copy takes its next step: it reads its source, or writes its destination and completes. What is left of it.
+    pub(super) fn step_copy(&mut self, mut copy: Copy) -> Outcome<Option<Copy>> {
+        if copy.buffer.is_none() {
+            copy.buffer = Some(self.copy_read(&copy)?);
+            self.wake(copy.warp, Wait::Bulk);
+            return Ok(Some(copy));
         }
-        self.copy_write(index)?;
-        let copy = self.copies.remove(index);
+        self.copy_write(&mut copy)?;
         match copy.completion {
-            Completion::Group => self.wake_bulk(copy.warp),
+            Completion::Group => self.wake(copy.warp, Wait::Bulk),
             Completion::Mbarrier(cta, offset) => {
                 self.complete_tx((cta, offset), i64::from(copy.bytes), copy.warp, copy.pc)?;
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn wake_bulk(&mut self, w: usize) {
-        for group in &mut self.warps[w].groups {
-            if group.wait == Wait::Bulk {
-                group.wait = Wait::Ready;
+    /// The pieces of one side of a copy, each in one block.
+    fn copy_pieces(&self, copy: &Copy, global: bool) -> Outcome<Vec<Piece>> {
+        if !global {
+            let (cta, offset) = copy.shared;
+            let place = (offset + super::SHARED_BASE) | self.ctas[cta].rank << super::SHARED_BITS;
+            return Ok(vec![(Target::Shared { cta }, u64::from(place), offset as usize, 0, copy.bytes as usize)]);
+        }
+        let rows = match &copy.global {
+            Remote::Bytes(address) => vec![(*address, 0, copy.bytes as usize)],
+            Remote::Box(tensor) => tensor.rows(),
+        };
+        let mut pieces = Vec::with_capacity(rows.len());
+        for (address, at, bytes) in rows {
+            if !self.memory.contains(address, bytes as u64) {
+                let fault = Fault::Bounds { address, bytes: bytes as u64, space: MemSpace::Global };
+                return Err(self.fault(copy.warp, copy.pc, 1 << copy.lane, fault));
             }
+            let mut done = 0usize;
+            while done < bytes {
+                let from = address + done as u64;
+                let length = ((PAGE - from % PAGE) as usize).min(bytes - done);
+                pieces.push((Target::Global, from, (from % PAGE) as usize, at + done, length));
+                done += length;
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn accessor(&mut self, copy: &Copy, write: bool) -> Accessor {
+        let (agent, clock) = if write { copy.writes } else { copy.reads };
+        Accessor {
+            warp: copy.warp,
+            lane: copy.lane,
+            pc: copy.pc,
+            clocks: Rc::clone(&copy.clocks),
+            agent,
+            segment: self.memory.history.segment(agent, clock),
+            generic: false,
+            strong: write && copy.reduce.is_some(),
         }
     }
 
-    /// Pieces of a range that lie in one block each: target, address, offset in the block, offset in the range, length.
-    fn copy_pieces(&self, cta: usize, address: u64, bytes: u32) -> Option<Vec<Piece>> {
-        let mut pieces = Vec::new();
-        let mut at = 0usize;
-        while at < bytes as usize {
-            let from = address + at as u64;
-            let space = if from >= crate::memory::GLOBAL_BASE { MemSpace::Global } else { MemSpace::Shared };
-            let room = if space == MemSpace::Global { (PAGE - from % PAGE) as usize } else { usize::MAX };
-            let length = room.min(bytes as usize - at);
-            let (target, offset) = self.locate(cta, space, from, length as u64)?;
-            pieces.push((target, from, offset, at, length));
-            at += length;
-        }
-        Some(pieces)
-    }
-
-    fn copy_read(&mut self, index: usize) -> Outcome<(Vec<u8>, Vec<u8>)> {
-        let copy = &self.copies[index];
-        let (w, pc, lane, size) = (copy.warp, copy.pc, copy.lane, copy.bytes as usize);
-        let (mut data, mut defined) = (vec![0; size], vec![0; size / 4]);
-        let pieces = self.copy_pieces(copy.cta, copy.source, copy.bytes);
-        for (target, address, offset, at, length) in pieces.unwrap_or_default() {
-            if let Err(conflict) = self.copy_check(index, &target, address, offset, length, false) {
-                let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(
-                    w,
-                    pc,
-                    1 << lane,
-                    Fault::Race { conflict, write: false, place, issued: Some(Rc::clone(&self.copies[index].clocks)) },
-                ));
-            }
+    fn copy_read(&mut self, copy: &Copy) -> Outcome<(Vec<u8>, Vec<bool>)> {
+        let size = copy.bytes as usize;
+        // What a load does not find in the tensor is zero.
+        let (mut data, mut defined) = (vec![0; size], vec![true; size]);
+        let who = self.accessor(copy, false);
+        for (target, address, offset, at, length) in self.copy_pieces(copy, copy.load)? {
+            self.async_access(&who, &target, address, offset, length, false)?;
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
             data[at..at + length].copy_from_slice(&block.data[offset..offset + length]);
-            defined[at / 4..(at + length) / 4].copy_from_slice(&block.defined[offset / 4..(offset + length) / 4]);
+            if !block.is_defined(offset, length) {
+                for (byte, defined) in defined[at..at + length].iter_mut().enumerate() {
+                    *defined = block.is_defined(offset + byte, 1);
+                }
+            }
         }
-        let to_global = matches!(self.copies[index].completion, Completion::Group);
-        if to_global && self.options.checks.undefined && defined.iter().any(|n| *n != 15) {
-            return Err(self.undefined(w, pc, 1 << lane, "is stored to global memory by a bulk copy"));
+        if !copy.load
+            && let Remote::Box(tensor) = &copy.global
+        {
+            (data, defined) = tensor.unswizzled(copy.shared.1, &data, &defined);
         }
         Ok((data, defined))
     }
 
-    fn copy_write(&mut self, index: usize) -> Outcome<()> {
-        let copy = &mut self.copies[index];
-        let (w, pc, lane) = (copy.warp, copy.pc, copy.lane);
-        let Some((data, defined)) = copy.buffer.take() else { return Ok(()) };
-        let copy = &self.copies[index];
-        let pieces = self.copy_pieces(copy.cta, copy.destination, copy.bytes);
-        for (target, address, offset, at, length) in pieces.unwrap_or_default() {
-            if let Err(conflict) = self.copy_check(index, &target, address, offset, length, true) {
-                let place = Place::of(&target, address).at_word(conflict.word + offset / 4, offset);
-                return Err(self.fault(
-                    w,
-                    pc,
-                    1 << lane,
-                    Fault::Race { conflict, write: true, place, issued: Some(Rc::clone(&self.copies[index].clocks)) },
-                ));
+    fn copy_write(&mut self, copy: &mut Copy) -> Outcome<()> {
+        let Some((mut data, mut defined)) = copy.buffer.take() else { return Ok(()) };
+        if copy.load
+            && let Remote::Box(tensor) = &copy.global
+        {
+            (data, defined) = tensor.swizzled(copy.shared.1, &data, &defined);
+        }
+        let who = self.accessor(copy, true);
+        for (target, address, offset, at, length) in self.copy_pieces(copy, !copy.load)? {
+            let part = at..at + length;
+            if !copy.load && self.options.checks.undefined && !defined[part.clone()].iter().all(|d| *d) {
+                return Err(self.undefined(copy.warp, copy.pc, 1 << copy.lane, "is stored to global memory by a copy"));
             }
+            self.async_access(&who, &target, address, offset, length, true)?;
             let (block, ..) = Self::parts(self.memory, &mut self.ctas, &target, address, offset);
-            block.data[offset..offset + length].copy_from_slice(&data[at..at + length]);
-            block.defined[offset / 4..(offset + length) / 4].copy_from_slice(&defined[at / 4..(at + length) / 4]);
+            match copy.reduce {
+                None => block.data[offset..offset + length].copy_from_slice(&data[part.clone()]),
+                Some((op, elem)) => {
+                    super::tensor::combine(op, elem, &mut block.data[offset..offset + length], &data[part.clone()]);
+                }
+            }
+            if defined[part.clone()].iter().all(|d| *d) {
+                if copy.reduce.is_none() {
+                    block.set_defined(offset, length, true);
+                } else if self.options.checks.undefined && !block.is_defined(offset, length) {
+                    let how = "in global memory is reduced into";
+                    return Err(self.undefined(copy.warp, copy.pc, 1 << copy.lane, how));
+                }
+            } else {
+                for (byte, defined) in defined[part].iter().enumerate() {
+                    block.set_defined(offset + byte, 1, *defined);
+                }
+            }
         }
         Ok(())
-    }
-
-    /// Checks and records the accesses of a copy.
-    fn copy_check(
-        &mut self,
-        index: usize,
-        target: &Target,
-        address: u64,
-        offset: usize,
-        length: usize,
-        write: bool,
-    ) -> Result<(), crate::shadow::check::Conflict> {
-        if !self.options.checks.races {
-            return Ok(());
-        }
-        let warps = self.cluster_warps();
-        let copy = &self.copies[index];
-        let (agent, clock) = if write { copy.writes } else { copy.reads };
-        let (clocks, pc, lane) = (Rc::clone(&copy.clocks), copy.pc, copy.lane);
-        let proxy = match target {
-            Target::Global => Proxy::AsyncGlobal,
-            Target::Shared { .. } => Proxy::AsyncShared,
-        };
-        let (block, history, key, (base_segment, base_set)) =
-            Self::parts(self.memory, &mut self.ctas, target, address, offset);
-        block.shadow();
-        let segment = history.segment(agent, clock);
-        let mut caches = Caches::default();
-        let mut observer = Observer {
-            history,
-            clocks: &clocks,
-            caches: &mut caches,
-            agent,
-            segment,
-            pc,
-            base_segment,
-            base_set,
-            proxy,
-            strong: false,
-            acquired: &[],
-            warps,
-        };
-        let mut cells = block.cells(offset / 4, length / 4, key);
-        if write {
-            observer.write_span(&mut cells, Spread::one(lane))
-        } else {
-            observer.read_span(&mut cells, Spread::one(lane))
-        }
     }
 
     /// `fence.proxy.async`: the generic accesses of these lanes reach the async proxy.
@@ -385,19 +412,13 @@ impl Machine<'_> {
         let (agent, mine) = (warp.agent, warp.own_entry(act));
         warp.change(act, |k| {
             let clocks = Rc::make_mut(&mut k.clocks);
-            if global || (shared && on_path) {
-                let needed = |known: &Known| {
-                    (global && known.fenced_global != known.generic)
-                        || (shared && on_path && known.fenced_shared != known.generic)
-                };
-                clocks.update(needed, |known| {
-                    if global {
-                        known.fenced_global.join(known.generic);
-                    }
-                    if shared && on_path {
-                        known.fenced_shared.join(known.generic);
-                    }
-                });
+            if global {
+                let needed = |known: &Known| known.fenced_global != known.generic;
+                clocks.update(needed, |known| known.fenced_global.join(known.generic));
+            }
+            if shared && on_path {
+                // Nobody outside the cluster writes its shared memory.
+                clocks.update_local(|known| known.fenced_shared.join(known.generic));
             }
             let known = clocks.get_mut(agent);
             if shared {
@@ -411,16 +432,5 @@ impl Machine<'_> {
         if shared {
             self.init_fence(w, act);
         }
-    }
-}
-
-/// Agents of a warp's generic accesses, and what kind an agent is of.
-pub(super) fn agent_kind(agent: u32, cluster_warps: u32) -> (&'static str, Option<u32>) {
-    let local = agent & ((1 << AGENT_BITS) - 1);
-    match local / cluster_warps {
-        0 => ("", Some(local)),
-        1 => (" by a bulk store reading its source", Some(local - cluster_warps)),
-        2 => (" by a bulk store", Some(local - 2 * cluster_warps)),
-        _ => (" by a copy that completes on an mbarrier", None),
     }
 }

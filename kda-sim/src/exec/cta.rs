@@ -1,10 +1,13 @@
 //! A CTA: shared memory, named barriers, mbarriers; and a cluster of CTAs.
 
+use super::product::{Products, Warpgroup};
 use super::warp::{Group, Knowledge, Warp};
+use super::watch::Watch;
 use super::{Machine, SHARED_BASE, SHARED_BITS};
 use crate::alu::lanes::FULL;
 use crate::memory::block::Block;
 use crate::program::Hidden;
+use crate::program::details::AgentKind;
 use crate::shadow::clock::{AGENT_BITS, Clocks};
 use crate::shadow::history::FastMap;
 use kda_ptx::operand::Special;
@@ -43,9 +46,42 @@ pub struct Cluster {
 }
 
 impl Machine<'_> {
-    /// Number of warps of a cluster: generic agents, then as many of bulk reads, of bulk writes, and mbarriers.
+    /// Number of warps of a cluster: the first agents; as many of each other kind follow, then mbarriers.
     pub(super) fn cluster_warps(&self) -> u32 {
         self.warps_per_cta as u32 * self.launch.cluster
+    }
+
+    /// Number of agents whose accesses are generic.
+    pub(super) fn generic_agents(&self) -> u32 {
+        self.cluster_warps() * self.program.agents.generic
+    }
+
+    /// How far the agents of a kind stand behind the warps.
+    pub(super) fn kind_offset(&self, kind: AgentKind) -> u32 {
+        self.cluster_warps() * self.program.agents.position(kind)
+    }
+
+    /// A warp's agent of a kind.
+    pub(super) fn agent_of(&self, w: usize, kind: AgentKind) -> u32 {
+        self.warps[w].agent + self.kind_offset(kind)
+    }
+
+    /// What kind an agent is of, in words, and its warp in the cluster; none for mbarriers.
+    pub(super) fn agent_kind(&self, agent: u32) -> (&'static str, Option<u32>) {
+        let (local, warps) = (agent & ((1 << AGENT_BITS) - 1), self.cluster_warps());
+        let Some(kind) = self.program.agents.kind(local / warps) else {
+            return (" by a copy that completes on an mbarrier", None);
+        };
+        let text = match kind {
+            AgentKind::Generic => "",
+            AgentKind::ThreadCopy => " by cp.async",
+            AgentKind::BulkRead => " by a bulk store reading its source",
+            AgentKind::BulkWrite => " by a bulk store",
+            AgentKind::Product | AgentKind::TensorProduct => " by a product",
+            AgentKind::TensorLoad => " by tcgen05.ld",
+            AgentKind::TensorStore => " by tcgen05.st",
+        };
+        (text, Some(local % warps))
     }
 
     /// Starts a cluster in a slot.
@@ -87,6 +123,9 @@ impl Machine<'_> {
             cta.barriers = Default::default();
             cta.mbarriers.clear();
         }
+        let groups = self.warps_per_cta.div_ceil(4);
+        self.warpgroups.resize_with(self.warpgroups.len().max((slot + 1) * groups), Warpgroup::default);
+        self.warpgroups[slot * groups..(slot + 1) * groups].fill_with(Warpgroup::default);
         self.memory.history.extra.retain(|key, _| key >> 32 != shared_key(slot) >> 32);
         for index in 0..self.warps_per_cta {
             let agent = cluster << AGENT_BITS | (rank * self.warps_per_cta as u32 + index as u32);
@@ -110,6 +149,8 @@ impl Machine<'_> {
                     dependency_wait: false,
                     cluster_arrived: 0,
                     cluster_phase: 0,
+                    watch: Watch::default(),
+                    products: Products::default(),
                 });
             }
             let warp = &mut self.warps[at];
@@ -117,6 +158,10 @@ impl Machine<'_> {
             (warp.agent, warp.live, warp.clock, warp.segment) = (agent, live, 1, segment);
             (warp.copies, warp.dependency_wait, warp.cluster_arrived) = (0, false, 0);
             warp.bulk.clear();
+            warp.products = Products::default();
+            if self.program.watches {
+                warp.watch.reset(self.program.registers.b32.len());
+            }
             warp.groups.clear();
             warp.groups.push(Group::ready(0, live));
             warp.knowledge.clear();

@@ -2,10 +2,9 @@
 
 use super::Machine;
 use super::access::Target;
-use super::copies::agent_kind;
 use super::mbarrier::missing;
 use super::warp::Wait;
-use crate::program::op::MemSpace;
+use crate::program::op::{Kind, MemSpace};
 use crate::report::{Code, Report, Site, Who};
 use crate::shadow::check::Conflict;
 use crate::shadow::clock::{AGENT_BITS, Clocks, MANY_LANES};
@@ -75,9 +74,7 @@ impl Machine<'_> {
 
     /// A further place, of an agent that may be gone.
     pub(super) fn place_of_agent(&self, agent: u32, lane: u32, pc: u32, what: &str) -> Site {
-        let cluster_warps = self.cluster_warps();
-        let (_, local) = agent_kind(agent, cluster_warps);
-        let local = local.unwrap_or(0);
+        let local = self.agent_kind(agent).1.unwrap_or(0);
         let (rank, warp) = (local / self.warps_per_cta as u32, local % self.warps_per_cta as u32);
         let (id, size) = (agent >> AGENT_BITS, self.launch.cluster);
         let [gx, gy, _] = self.launch.grid;
@@ -171,7 +168,7 @@ impl Machine<'_> {
     ) -> Box<Report> {
         let cluster_warps = self.cluster_warps();
         let (agent, clock) = self.memory.history.of(c.segment);
-        let (kind, _) = agent_kind(agent, cluster_warps);
+        let (kind, _) = self.agent_kind(agent);
         let is_copy = issued.is_some();
         let (now, before) = (if write { "write" } else { "read" }, if c.write { "write" } else { "read" });
         let memory = if place.shared { "shared" } else { "global" };
@@ -183,7 +180,13 @@ impl Machine<'_> {
                 None => format!("{:#x}", place.address),
             }
         };
-        let what = format!("{now}{}", if is_copy { " by a bulk copy" } else { "" });
+        let by = match self.program.ops[pc as usize].kind {
+            Kind::Product { .. } | Kind::TensorProduct { .. } => " by a product",
+            Kind::ThreadCopy { .. } => " by cp.async",
+            _ if is_copy => " by a bulk copy",
+            _ => "",
+        };
+        let what = format!("{now}{by}");
         let my_cluster = self.clusters[self.cluster_of(self.warps[w].cta)].id;
         let same_cluster = agent >> AGENT_BITS == my_cluster;
         let wpc = self.warps_per_cta as u32;
@@ -229,7 +232,7 @@ impl Machine<'_> {
         let lanes = if c.lane < MANY_LANES { 1 << c.lane } else { lanes };
         let mut report = self.report_at(w, pc, lanes, Code::Race, message, &what, help);
         let mut other = self.place_of_agent(agent, c.previous_lane, c.pc, &format!("earlier {before}{kind}"));
-        if local / cluster_warps > 2 {
+        if self.agent_kind(agent).1.is_none() {
             other.who = Who { block: self.ctas[self.warps[w].cta].block, ..other.who };
         }
         report.others.push(other);
@@ -281,6 +284,7 @@ impl Machine<'_> {
                     Wait::Lanes { needed, .. } => format!("waiting for lanes {:#010x}", needed & !group.mask),
                     Wait::Cluster => "waiting for the cluster barrier".to_string(),
                     Wait::Bulk => "waiting for its bulk groups".to_string(),
+                    Wait::Products => "waiting for products that its warpgroup has not issued together".to_string(),
                     Wait::Barrier { id } => self.waits_at(warp.cta, id),
                     Wait::Mbarrier { cta, offset } => {
                         let state = self.ctas[cta].mbarriers.get(&offset).map(missing).unwrap_or_default();

@@ -157,11 +157,11 @@ impl Machine<'_> {
                 let cluster_warps = self.cluster_warps();
                 let cluster = &mut self.clusters[slot];
                 cluster.mbarrier_agents += 1;
-                let local = cluster_warps * 3 + cluster.mbarrier_agents;
+                let local = cluster_warps * self.program.agents.count + cluster.mbarrier_agents;
                 let id = cluster.id;
                 if local >= 1 << AGENT_BITS {
                     let message = "the cluster has more mbarriers than the simulator can tell apart".to_string();
-                    return Err(self.mbarrier_error(w, pc, lane, message, "use fewer than 2500 mbarriers"));
+                    return Err(self.mbarrier_error(w, pc, lane, message, "use fewer mbarriers"));
                 }
                 (id << AGENT_BITS | local, 0)
             }

@@ -11,13 +11,16 @@
 //! | shuffles, votes and other collectives of a warp | [`collective`] |
 //! | `bar` and `barrier.cluster` | [`barrier`] |
 //! | mbarriers | [`mbarrier`] |
-//! | bulk copies as agents | [`copies`] |
+//! | work beside the threads, and its accesses | [`asynchronous`] |
+//! | bulk and tensor copies | [`copies`]; boxes of tensors [`tensor`] |
+//! | products of a warpgroup | [`product`]; their operands [`tile`]; their registers [`watch`] |
 //! | from a fault to a report | [`fault`] |
 //!
 //! A launch runs on one host thread: every outcome is a function of the launch, the schedule and the seed. Tests run
 //! launches in parallel instead.
 
 mod access;
+mod asynchronous;
 mod atomic;
 mod barrier;
 mod collective;
@@ -26,10 +29,14 @@ mod cta;
 mod fault;
 mod lanewise;
 mod mbarrier;
+mod product;
 mod scattered;
 mod step;
+mod tensor;
+mod tile;
 mod transfer;
 mod warp;
+mod watch;
 
 use crate::launch::{CtaOrder, Launch, Options, Stats};
 use crate::memory::Memory;
@@ -38,9 +45,10 @@ use crate::report::{Code, Report};
 use crate::schedule::{Choice, Scheduler};
 use crate::shadow::clock::AGENT_BITS;
 use crate::shadow::history::FastMap;
+use asynchronous::Async;
 use atomic::Location;
-use copies::Copy;
 use cta::{Cluster, Cta};
+use product::Warpgroup;
 use warp::Warp;
 
 pub(crate) type Outcome<T> = Result<T, Box<Report>>;
@@ -60,7 +68,10 @@ pub(crate) struct Machine<'a> {
     clusters: Vec<Cluster>,
     /// Warps of the resident CTAs, `warps_per_cta` each.
     warps: Vec<Warp>,
-    copies: Vec<Copy>,
+    /// Copies and products on their way, in the order of their issue.
+    asyncs: Vec<Async>,
+    /// Warpgroups of the resident CTAs.
+    warpgroups: Vec<Warpgroup>,
     /// What releases at a word have published.
     locations: FastMap<u64, Location>,
     scheduler: Scheduler,
@@ -103,7 +114,8 @@ pub fn run(program: &Program, launch: &Launch<'_>, memory: &mut Memory, options:
         ctas: Vec::new(),
         clusters: Vec::new(),
         warps: Vec::new(),
-        copies: Vec::new(),
+        asyncs: Vec::new(),
+        warpgroups: Vec::new(),
         locations: FastMap::default(),
         scheduler,
         stats: Stats::default(),
@@ -160,7 +172,7 @@ fn check_launch(program: &Program, launch: &Launch<'_>) -> Outcome<()> {
     }
     let ctas = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
     if ctas / u64::from(cluster) >= 1 << (32 - AGENT_BITS) {
-        return fail(format!("a grid of {ctas} CTAs"), "the simulator runs grids of fewer than 1048576 clusters");
+        return fail(format!("a grid of {ctas} CTAs"), "the simulator runs grids of fewer than 524288 clusters");
     }
     Ok(())
 }
@@ -177,15 +189,15 @@ impl Machine<'_> {
         loop {
             runnable.clear();
             runnable.extend((0..self.warps.len()).filter(|w| self.warps[*w].ready()));
-            if runnable.is_empty() && self.copies.is_empty() {
+            if runnable.is_empty() && self.asyncs.is_empty() {
                 if self.warps.iter().all(|w| w.live == 0) {
                     return Ok(());
                 }
                 self.nothing_runs()?;
                 continue;
             }
-            match self.scheduler.choose(&runnable, self.copies.len()) {
-                Choice::Copy(index) => self.step_copy(index)?,
+            match self.scheduler.choose(&runnable, self.asyncs.len()) {
+                Choice::Copy(index) => self.step_async(index)?,
                 Choice::Warp(index, budget) => {
                     let slot = runnable[index];
                     let steps = self.run_warp(slot, budget)?;
@@ -210,8 +222,8 @@ impl Machine<'_> {
         let first = slot * per_cluster;
         if self.clusters[slot].running && self.warps[first..first + per_cluster].iter().all(|w| w.live == 0) {
             // Copies that still read or write its shared memory finish first.
-            while let Some(index) = self.copies.iter().position(|c| self.cluster_of(c.cta) == slot) {
-                self.step_copy(index)?;
+            while let Some(index) = self.asyncs.iter().position(|a| self.cluster_of(a.cta()) == slot) {
+                self.step_async(index)?;
             }
             self.clusters[slot].running = false;
             self.stats.ctas += u64::from(self.launch.cluster);

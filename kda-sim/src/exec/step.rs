@@ -9,20 +9,38 @@ use crate::report::Code;
 impl Machine<'_> {
     /// Runs a warp for some instructions, or until it has to wait. Returns the number of instructions.
     pub(super) fn run_warp(&mut self, w: usize, budget: u32) -> Outcome<u32> {
+        if self.program.watches {
+            return self.run_warp_watched(w, budget);
+        }
         #[cfg(target_arch = "x86_64")]
         if self.program.vector {
             #[target_feature(enable = "avx2,fma")]
             fn vector(machine: &mut Machine<'_>, w: usize, budget: u32) -> Outcome<u32> {
-                machine.run_warp_body(w, budget)
+                machine.run_warp_body::<false>(w, budget)
             }
             // SAFETY: `vector` is set only where `has_vector` found AVX2 and FMA.
             return unsafe { vector(self, w, budget) };
         }
-        self.run_warp_body(w, budget)
+        self.run_warp_body::<false>(w, budget)
+    }
+
+    /// The same for kernels whose registers are watched.
+    #[inline(never)]
+    fn run_warp_watched(&mut self, w: usize, budget: u32) -> Outcome<u32> {
+        #[cfg(target_arch = "x86_64")]
+        if self.program.vector {
+            #[target_feature(enable = "avx2,fma")]
+            fn vector(machine: &mut Machine<'_>, w: usize, budget: u32) -> Outcome<u32> {
+                machine.run_warp_body::<true>(w, budget)
+            }
+            // SAFETY: `vector` is set only where `has_vector` found AVX2 and FMA.
+            return unsafe { vector(self, w, budget) };
+        }
+        self.run_warp_body::<true>(w, budget)
     }
 
     #[inline(always)]
-    fn run_warp_body(&mut self, w: usize, budget: u32) -> Outcome<u32> {
+    fn run_warp_body<const WATCH: bool>(&mut self, w: usize, budget: u32) -> Outcome<u32> {
         let mut steps = 0;
         let program = self.program;
         let ops = program.ops.as_slice();
@@ -49,6 +67,9 @@ impl Machine<'_> {
                         }
                         continue;
                     }
+                }
+                if WATCH && !matches!(op.kind, Kind::Product { .. } | Kind::TensorAccess { .. }) {
+                    self.watch_registers(w, pc, act)?;
                 }
                 let flow = match op.kind {
                     Kind::Alu { f, ref args } => {
@@ -157,6 +178,7 @@ impl Machine<'_> {
 
     fn exit_lanes(&mut self, w: usize, at: usize, pc: u32, act: u32, active: u32) -> Outcome<()> {
         self.check_exit(w, pc, act)?;
+        self.check_product_exit(w, pc)?;
         let warp = &mut self.warps[w];
         warp.live &= !act;
         if active == act {
@@ -249,7 +271,29 @@ impl Machine<'_> {
                 Ok(Flow::Next)
             }
             Kind::Mbarrier { .. } => self.mbarrier(w, pc, act),
-            Kind::BulkStore { .. } => self.bulk_store(w, pc, act),
+            Kind::BulkStore { .. } | Kind::BulkReduce { .. } => self.bulk_store(w, pc, act),
+            Kind::TensorCopy { .. } => self.tensor_copy(w, pc, act),
+            Kind::PrefetchMap { .. } => self.prefetch_map(w, pc, act),
+            Kind::ProductFence | Kind::Product { .. } | Kind::ProductCommit | Kind::ProductWait { .. } => {
+                self.product(w, pc, act)
+            }
+            Kind::ThreadCopy { .. }
+            | Kind::ThreadCommit
+            | Kind::ThreadWait { .. }
+            | Kind::ThreadArrive { .. }
+            | Kind::LoadMatrix { .. }
+            | Kind::StoreMatrix { .. }
+            | Kind::MoveMatrix { .. }
+            | Kind::WarpProduct { .. }
+            | Kind::TensorAlloc { .. }
+            | Kind::TensorFree { .. }
+            | Kind::TensorRelinquish
+            | Kind::TensorProduct { .. }
+            | Kind::TensorCommit { .. }
+            | Kind::TensorAccess { .. }
+            | Kind::TensorWait { .. }
+            | Kind::TensorFence { .. }
+            | Kind::SetRegisters { .. } => Ok(Flow::Next),
             Kind::BulkLoad { .. } => self.bulk_load(w, pc, act),
             Kind::BulkCommit => {
                 self.bulk_commit(w, act);

@@ -1,6 +1,8 @@
 //! A warp: registers, groups of lanes that stand at the same instruction, and what they know.
 
 use super::Outcome;
+use super::product::Products;
+use super::watch::Watch;
 use crate::alu::lanes::Registers;
 use crate::program::op::MemScope;
 use crate::shadow::check::Caches;
@@ -39,6 +41,8 @@ pub enum Wait {
     },
     /// It waits for its bulk groups.
     Bulk,
+    /// It waits for products of its warpgroup.
+    Products,
 }
 
 /// Lanes at one instruction.
@@ -133,6 +137,10 @@ pub struct Warp {
     pub cluster_arrived: u32,
     /// Phase of the cluster barrier at that arrival.
     pub cluster_phase: u64,
+    /// Registers of instructions in flight.
+    pub watch: Watch,
+    /// Its part in the products of its warpgroup.
+    pub products: Products,
 }
 
 impl Warp {

@@ -485,13 +485,102 @@ impl Semantics for Decoder<'_> {
         Ok(())
     }
     fn setmaxnreg(&mut self, i: &SetMaxNReg) -> Decoded {
-        let Src::Imm(count @ 24..=256) = i.count else {
-            return Err(self.operand_error("setmaxnreg takes a constant from 24 to 256"));
-        };
-        if count % 8 != 0 {
-            return Err(self.operand_error(format!("setmaxnreg {count}: a multiple of 8 is needed")));
-        }
-        self.push(Kind::Nop);
+        self.decode_setmaxnreg(i)
+    }
+
+    fn bulk_reduce(&mut self, i: &BulkReduce) -> Decoded {
+        self.decode_bulk_reduce(i)
+    }
+    fn tensor_load(&mut self, i: &TensorLoad) -> Decoded {
+        self.decode_tensor_load(i)
+    }
+    fn tensor_store(&mut self, i: &TensorStore) -> Decoded {
+        self.decode_tensor_store(i)
+    }
+    fn tensor_reduce(&mut self, i: &TensorReduce) -> Decoded {
+        self.decode_tensor_reduce(i)
+    }
+    fn prefetch_tensormap(&mut self, i: &PrefetchTensorMap) -> Decoded {
+        self.decode_prefetch_map(i)
+    }
+    fn cp_async(&mut self, i: &CpAsync) -> Decoded {
+        self.decode_cp_async(i)
+    }
+    fn cp_async_commit(&mut self, _: &CpAsyncCommit) -> Decoded {
+        self.push(Kind::ThreadCommit);
+        Ok(())
+    }
+    fn cp_async_wait(&mut self, i: &CpAsyncWait) -> Decoded {
+        let pending = self.small(&i.pending, "the number of pending groups", i64::from(u32::MAX))?;
+        self.push(Kind::ThreadWait { pending });
+        Ok(())
+    }
+    fn cp_async_arrive(&mut self, i: &CpAsyncArrive) -> Decoded {
+        let address = self.address(&i.address, Some(Space::SharedCta))?;
+        self.push(Kind::ThreadArrive { address });
+        Ok(())
+    }
+    fn mapa(&mut self, i: &Mapa) -> Decoded {
+        self.decode_mapa(i)
+    }
+    fn ldmatrix(&mut self, i: &LdMatrix) -> Decoded {
+        self.decode_ldmatrix(i)
+    }
+    fn stmatrix(&mut self, i: &StMatrix) -> Decoded {
+        self.decode_stmatrix(i)
+    }
+    fn movmatrix(&mut self, i: &MovMatrix) -> Decoded {
+        self.decode_movmatrix(i)
+    }
+    fn mma(&mut self, i: &Mma) -> Decoded {
+        self.decode_mma(i)
+    }
+    fn wgmma_fence(&mut self, _: &WgmmaFence) -> Decoded {
+        self.push(Kind::ProductFence);
+        Ok(())
+    }
+    fn wgmma_commit(&mut self, _: &WgmmaCommit) -> Decoded {
+        self.push(Kind::ProductCommit);
+        Ok(())
+    }
+    fn wgmma_wait(&mut self, i: &WgmmaWait) -> Decoded {
+        let pending = self.small(&i.pending, "the number of pending groups", 7)?;
+        self.push(Kind::ProductWait { pending });
+        Ok(())
+    }
+    fn wgmma(&mut self, i: &Wgmma) -> Decoded {
+        self.decode_wgmma(i)
+    }
+    fn wgmma_registers(&mut self, i: &WgmmaRegisters) -> Decoded {
+        self.decode_wgmma_registers(i)
+    }
+    fn tmem_alloc(&mut self, i: &TmemAlloc) -> Decoded {
+        self.decode_tmem_alloc(i)
+    }
+    fn tmem_dealloc(&mut self, i: &TmemDealloc) -> Decoded {
+        self.decode_tmem_dealloc(i)
+    }
+    fn tmem_relinquish(&mut self, i: &TmemRelinquish) -> Decoded {
+        self.decode_tmem_relinquish(i)
+    }
+    fn tcgen05_mma(&mut self, i: &Tcgen05Mma) -> Decoded {
+        self.decode_tcgen05_mma(i)
+    }
+    fn tcgen05_commit(&mut self, i: &Tcgen05Commit) -> Decoded {
+        self.decode_tcgen05_commit(i)
+    }
+    fn tmem_load(&mut self, i: &TmemLoad) -> Decoded {
+        self.decode_tmem_access(&i.address, &i.dst.0, i.shape, false)
+    }
+    fn tmem_store(&mut self, i: &TmemStore) -> Decoded {
+        self.decode_tmem_access(&i.address, &i.src.0, i.shape, true)
+    }
+    fn tmem_wait(&mut self, i: &TmemWait) -> Decoded {
+        self.push(Kind::TensorWait { store: i.access == TmemAccess::Store });
+        Ok(())
+    }
+    fn tcgen05_fence(&mut self, i: &Tcgen05Fence) -> Decoded {
+        self.push(Kind::TensorFence { after: i.side == TmemFence::After });
         Ok(())
     }
 }

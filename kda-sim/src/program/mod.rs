@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | from the text to operations, one method a row of the instruction table | `decode` |
 //! | the closures behind the arithmetic rows | `arith`, `bits`, `compare`, `cvt` |
+//! | tensor copies, matrices, products: their rows | `matrix`; their operands [`details`](self) |
 //! | operands as register numbers | `operands` |
 //! | the operations | `op` |
 //! | where an operation stands in the text and in the source | [`source`] |
@@ -13,11 +14,14 @@ mod bits;
 mod compare;
 mod cvt;
 mod decode;
+pub(crate) mod details;
+mod matrix;
 pub(crate) mod op;
 mod operands;
 pub mod source;
 
 use crate::alu::lanes::{LANES, Registers, has_vector};
+use details::{AgentLayout, Details, Uses};
 use kda_ptx::module::{Bounds, Entry, Module, Statement};
 use op::{Op, Permutation};
 use operands::Operands;
@@ -37,11 +41,17 @@ pub struct Program {
     /// Register lists of vector accesses.
     pub(crate) lists: Vec<u16>,
     pub(crate) permutations: Vec<Permutation>,
+    pub(crate) details: Details,
+    /// 32-bit registers that the operations use.
+    pub(crate) uses: Uses,
+    pub(crate) agents: AgentLayout,
     pub(crate) source: SourceMap,
     /// Register file of a warp before it starts: constants defined, all else undefined.
     pub(crate) registers: Registers,
     /// Registers that are filled when a warp starts.
     pub(crate) hidden: Vec<(Hidden, u16)>,
+    /// Some instructions use registers after they have been issued.
+    pub(crate) watches: bool,
     /// Choose the build for AVX2 + FMA.
     pub(crate) vector: bool,
 }
@@ -132,15 +142,19 @@ impl Program {
         let lines = source::statement_lines(text, &entry.name);
         let mut decoder = Decoder::new(&module, entry, lines, vector);
         decoder.body(entry)?;
-        let Decoder { ops, lists, permutations, source, operands, .. } = decoder;
+        let Decoder { ops, lists, permutations, details, uses, source, operands, .. } = decoder;
         let (registers, hidden) = operands.into_registers();
         Ok(Program {
             name: entry.name.clone(),
             param_bytes: entry.param_offsets().1,
             bounds: entry.bounds,
+            watches: ops.iter().any(|o| matches!(o.kind, op::Kind::Product { .. } | op::Kind::TensorAccess { .. })),
+            agents: AgentLayout::of(&ops),
             ops,
             lists,
             permutations,
+            details,
+            uses,
             source,
             registers,
             hidden,
@@ -184,6 +198,8 @@ pub(crate) struct Decoder<'a> {
     ops: Vec<Op>,
     lists: Vec<u16>,
     permutations: Vec<Permutation>,
+    details: Details,
+    uses: Uses,
     source: SourceMap,
     operands: Operands,
     vector: bool,
@@ -203,6 +219,8 @@ impl<'a> Decoder<'a> {
             ops: Vec::new(),
             lists: Vec::new(),
             permutations: Vec::new(),
+            details: Details::default(),
+            uses: Uses::default(),
             source: SourceMap::new(&module.files),
             operands: Operands::new(entry.registers),
             vector,
@@ -231,6 +249,10 @@ impl<'a> Decoder<'a> {
                     let mut text = String::new();
                     inst.print(&mut text);
                     inst.dispatch(self)?;
+                    if self.ops.last().is_some_and(|op| op.kind.unmodelled()) {
+                        return Err(self.unsupported(&text));
+                    }
+                    self.record_uses(inst);
                     while self.source.len() < self.ops.len() {
                         self.source.push(line, location, text.clone());
                     }
@@ -241,6 +263,7 @@ impl<'a> Decoder<'a> {
         // Running off the end is a return.
         self.guard = op::NO_GUARD;
         self.push(op::Kind::Exit);
+        self.uses.ends.push(self.uses.registers.len() as u32);
         self.source.push(self.line, location, "(end of the kernel)".to_string());
         for (at, name, line) in std::mem::take(&mut self.branches) {
             let Some(target) = self.labels.get(name.as_str()) else {

@@ -199,10 +199,83 @@ pub enum Kind {
     BulkCommit,
     /// `cp.async.bulk.wait_group`
     BulkWait { pending: u32, read: bool },
+    /// A tensor copy: number in [`super::details::Details`].
+    TensorCopy { detail: u32 },
+    /// `cp.reduce.async.bulk` from shared to global memory.
+    BulkReduce { dst: AddressRef, src: AddressRef, bytes: u16, op: AtomicOp, ty: Type },
+    /// `prefetch.tensormap`
+    PrefetchMap { map: u16 },
+    /// `cp.async`; the number of bytes read, or [`NONE`] for all.
+    ThreadCopy { dst: AddressRef, src: AddressRef, bytes: u8, size: u16 },
+    /// `cp.async.commit_group`
+    ThreadCommit,
+    /// `cp.async.wait_group`
+    ThreadWait { pending: u32 },
+    /// `cp.async.mbarrier.arrive.noinc`
+    ThreadArrive { address: AddressRef },
+    /// `ldmatrix`
+    LoadMatrix { address: AddressRef, list: u32, count: u8, transposed: bool },
+    /// `stmatrix`
+    StoreMatrix { address: AddressRef, list: u32, count: u8, transposed: bool },
+    /// `movmatrix`
+    MoveMatrix { d: u16, a: u16 },
+    /// `mma.sync`: number of the detail.
+    WarpProduct { detail: u32 },
+    /// `wgmma.fence`
+    ProductFence,
+    /// `wgmma.mma_async`: number of the detail.
+    Product { detail: u32 },
+    /// `wgmma.commit_group`
+    ProductCommit,
+    /// `wgmma.wait_group`
+    ProductWait { pending: u32 },
+    /// `tcgen05.alloc`
+    TensorAlloc { address: AddressRef, columns: u16 },
+    /// `tcgen05.dealloc`
+    TensorFree { address: u16, columns: u16 },
+    /// `tcgen05.relinquish_alloc_permit`
+    TensorRelinquish,
+    /// `tcgen05.mma`: number of the detail.
+    TensorProduct { detail: u32 },
+    /// `tcgen05.commit`
+    TensorCommit { barrier: AddressRef },
+    /// `tcgen05.ld`, or `tcgen05.st` where `store`.
+    TensorAccess { address: u16, offset: i32, list: u32, count: u8, store: bool },
+    /// `tcgen05.wait::ld` or `::st`.
+    TensorWait { store: bool },
+    /// `tcgen05.fence::after_thread_sync`, or `::before_thread_sync`.
+    TensorFence { after: bool },
+    /// `setmaxnreg`
+    SetRegisters { count: u16, increase: bool },
     /// `griddepcontrol.launch_dependents`
     LaunchDependents,
     /// `griddepcontrol.wait`
     DependencyWait,
+}
+
+impl Kind {
+    /// Read, but not run.
+    pub fn unmodelled(&self) -> bool {
+        matches!(
+            self,
+            Kind::ThreadCopy { .. }
+                | Kind::ThreadCommit
+                | Kind::ThreadWait { .. }
+                | Kind::ThreadArrive { .. }
+                | Kind::LoadMatrix { .. }
+                | Kind::StoreMatrix { .. }
+                | Kind::MoveMatrix { .. }
+                | Kind::WarpProduct { .. }
+                | Kind::TensorAlloc { .. }
+                | Kind::TensorFree { .. }
+                | Kind::TensorRelinquish
+                | Kind::TensorProduct { .. }
+                | Kind::TensorCommit { .. }
+                | Kind::TensorAccess { .. }
+                | Kind::TensorWait { .. }
+                | Kind::TensorFence { .. }
+        )
+    }
 }
 
 /// Source lanes of a shuffle, and the lanes whose source is in range.

@@ -166,6 +166,11 @@ impl Decoder<'_> {
         })
     }
 
+    /// A 64-bit constant register.
+    pub(super) fn constant64(&mut self, value: u64) -> u16 {
+        self.operands.constant64(value)
+    }
+
     /// A 32-bit constant register.
     pub(super) fn constant(&mut self, value: u32) -> u16 {
         self.operands.constant32(value)

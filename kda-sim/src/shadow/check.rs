@@ -89,7 +89,7 @@ pub struct Observer<'a> {
     pub strong: bool,
     /// Words whose atomics, so far, are ordered before this access: the observer has acquired them.
     pub acquired: &'a [u64],
-    /// Agents below this number of each cluster are warps.
+    /// Agents below this number of each cluster access memory through the generic proxy.
     pub warps: u32,
 }
 

@@ -3,7 +3,7 @@
 use super::foreign::{Foreign, join_all};
 
 /// Agents of a cluster are numbered from `cluster << AGENT_BITS`.
-pub const AGENT_BITS: u32 = 12;
+pub const AGENT_BITS: u32 = 13;
 
 /// What is known of one agent: everything up to clock `all`, and of the lanes of `mask` up to `high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,22 @@ impl Entry {
             (false, false) => (0, all),
         };
         *self = if mask == u32::MAX { Entry::all(high) } else { Entry { all, high, mask } };
+    }
+
+    /// Knows only what `other` knows as well; of lanes known up to different clocks the earlier is taken.
+    pub fn meet(&mut self, other: Entry) {
+        let all = self.all.min(other.all);
+        let of = |e: &Entry, lane: u32| if e.mask >> lane & 1 != 0 { e.high.max(e.all) } else { e.all };
+        let (mut mask, mut high) = (0u32, u32::MAX);
+        if (self.mask | other.mask) != 0 {
+            for lane in 0..32 {
+                let both = of(self, lane).min(of(&other, lane));
+                if both > all {
+                    (mask, high) = (mask | 1 << lane, high.min(both));
+                }
+            }
+        }
+        *self = if mask == 0 { Entry::all(all) } else { Entry { all, high, mask } };
     }
 
     /// True if an access of `lane` at `clock` is covered; of [`MANY_LANES`] at least two lanes must be.
@@ -119,6 +135,22 @@ impl Clocks {
             join_all(self.foreign.get_mut(other.cluster), &other.local);
             join_all(&mut self.local, other.foreign.get(self.cluster));
         }
+    }
+
+    /// Knows only what `other` knows as well, of the cluster; nothing of other clusters.
+    pub fn meet(&mut self, other: &Clocks) {
+        self.foreign = Foreign::default();
+        self.local.truncate(other.local.len());
+        for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
+            mine.generic.meet(theirs.generic);
+            mine.fenced_shared.meet(theirs.fenced_shared);
+            mine.fenced_global.meet(theirs.fenced_global);
+        }
+    }
+
+    /// Changes everything known of the cluster.
+    pub fn update_local(&mut self, f: impl FnMut(&mut Known)) {
+        self.local.iter_mut().for_each(f);
     }
 
     /// Changes everything known where `needed` says so.
