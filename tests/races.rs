@@ -207,8 +207,7 @@ fn every_lost_synchronisation_is_reported_where_it_is_missed() {
     }
 }
 
-/// The waits for the predecessor: nothing is written ahead of them, and without early loads only what it does not write is
-/// read ahead of them.
+/// Nothing is written ahead of the wait for the predecessor, with early loads and without.
 #[test]
 fn the_kernels_wait_for_their_predecessor() {
     for (variant, tokens) in kernels() {
