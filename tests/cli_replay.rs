@@ -69,6 +69,55 @@ fn every_golden_case_passes() {
 }
 
 #[test]
+fn the_operator_replays_the_cases_that_are_its_own() {
+    for backend in ["sim", "auto"] {
+        let ran = kda(&["replay", ORACLE, "--backend", backend]);
+        assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
+        assert!(ran.out.starts_with("backend "), "{}", ran.out);
+        let mut replayed: Vec<&str> =
+            ran.out.lines().filter(|l| l.contains(" conv_verify ")).filter_map(|l| l.split(' ').next()).collect();
+        replayed.dedup();
+        assert_eq!(replayed, ["conv_t1_decode", "conv_t4_verify"]);
+    }
+}
+
+/// One wrong element of an expected state or output is beyond twice the emulation's error; one wrong window is no copy.
+#[test]
+fn the_operator_is_held_against_every_expected_tensor() {
+    for (case, tensor) in [
+        ("conv_t4_verify", "out.o"),
+        ("conv_t4_verify", "out.state_after"),
+        ("conv_t4_verify", "out.conv_state_after"),
+        ("conv_t1_decode", "out.final_state"),
+        ("conv_t1_decode", "out.conv_state"),
+    ] {
+        let copy = Copy::new(&format!("operator-{tensor}"));
+        copy.edit(&format!("{case}.safetensors"), |bytes| negate_largest(bytes, tensor));
+        let ran = kda(&["replay", copy.0.to_str().unwrap(), "--case", case, "--backend", "sim"]);
+        assert_eq!((ran.code, ran.out.lines().last()), (Some(1), Some("0 passed, 2 failed, 0 skipped")), "{}", ran.out);
+        let cause = format!("case {case}, conv_verify: {tensor}");
+        assert!(ran.err.contains(&cause) && ran.err.contains("is off by"), "{tensor}: {}", ran.err);
+    }
+}
+
+/// Changes the sign of the largest element of a float tensor.
+fn negate_largest(bytes: &mut [u8], tensor: &str) {
+    let (start, size, length) = {
+        let parsed = safetensors::SafeTensors::deserialize(bytes).unwrap();
+        let view = parsed.tensor(tensor).unwrap();
+        let size = if view.dtype() == safetensors::Dtype::F64 { 8 } else { 4 };
+        (view.data().as_ptr() as usize - bytes.as_ptr() as usize, size, view.data().len())
+    };
+    let value = |at: usize| match size {
+        8 => f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()).abs(),
+        _ => f64::from(f32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())).abs(),
+    };
+    let places = (start..start + length).step_by(size);
+    let largest = places.max_by(|a, b| value(*a).total_cmp(&value(*b))).unwrap();
+    bytes[largest + size - 1] ^= 0x80;
+}
+
+#[test]
 fn cases_are_chosen_by_name() {
     let ran = kda(&["replay", ORACLE, "--case", CASE, "--case", "varlen_0_3_0"]);
     assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("2 passed, 0 failed, 0 skipped")));

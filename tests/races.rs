@@ -148,13 +148,18 @@ fn mutants(desc: &'static KernelDesc) -> Vec<Mutant> {
 }
 
 /// Launches a text in the place of the variant's own.
-fn launch(executor: &SimExecutor, call: &Call, options: &Options, desc: &'static KernelDesc) -> Result<Stats, Report> {
+fn launch(
+    executor: &SimExecutor,
+    call: &Call,
+    options: &Options,
+    desc: &'static KernelDesc,
+) -> Result<Stats, Box<Report>> {
     let planned = plan(&call.problem, executor, options).expect("the call is good");
     let launch = PreparedLaunch { desc, ..planned.prepared().clone() };
     // SAFETY: the simulator touches no host memory; the buffers of the call outlive the launch.
     match unsafe { executor.launch(&launch, Stream::default()) } {
         Ok(()) => Ok(executor.last_stats().expect("the launch ran")),
-        Err(error) => Err(executor.last_report().unwrap_or_else(|| panic!("{error}"))),
+        Err(error) => Err(Box::new(executor.last_report().unwrap_or_else(|| panic!("{error}")))),
     }
 }
 
@@ -169,7 +174,7 @@ fn every_lost_synchronisation_is_reported_where_it_is_missed() {
             let what =
                 format!("{entry}: `{}` -> `{}` of `{}`", mutant.instruction, mutant.changed, mutant.statement.trim());
             let options = Options { variant: Some(variant), pdl: true, stable_pools: true, ..Options::default() };
-            let runs: Vec<Result<Stats, Report>> = cases
+            let runs: Vec<Result<Stats, Box<Report>>> = cases
                 .iter()
                 .map(|case| {
                     let executor = SimExecutor::default();
@@ -207,8 +212,7 @@ fn every_lost_synchronisation_is_reported_where_it_is_missed() {
     }
 }
 
-/// The waits for the predecessor: nothing is written ahead of them, and without early loads only what it does not write is
-/// read ahead of them.
+/// Nothing is written ahead of the wait for the predecessor, with early loads and without.
 #[test]
 fn the_kernels_wait_for_their_predecessor() {
     for (variant, tokens) in kernels() {

@@ -210,6 +210,31 @@ mod tests {
         }
     }
 
+    /// A launch that reads memory which nobody has written.
+    fn undefined(device: Device, _: &'static KernelDesc, _: u64, _: kda::checks::Sink) -> Result<(), String> {
+        use kda::core::{Elem, Executor, exec::Stream};
+        let buffer = |name| DeviceBuffer::new(device.executor, name, 1200, device.guarding).map_err(|e| e.to_string());
+        let (x, y) = (buffer("x")?, buffer("y")?);
+        let tensor = |buffer: &DeviceBuffer| buffer.dense(Elem::F32, &[300]).map_err(|e| e.to_string());
+        let args = kda_kernels::scale_add::ScaleAddArgs { x: tensor(&x)?, y: tensor(&y)?, scale: 1.0 };
+        let launch = args.prepare(kda_kernels::scale_add::ScaleAddVariant::ALL[0], false).map_err(|e| e.to_string())?;
+        // SAFETY: the simulator touches no host memory, and the buffers outlive the launch.
+        unsafe { Executor::launch(device.executor, &launch, Stream::default()) }.map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_report_is_shown_whole() {
+        let (verdict, out, err) = sim("late-async", undefined);
+        assert_eq!(verdict, Ok(Verdict::Failed));
+        assert!(out.contains("\nerror[KDA3002] in kernel `scale_add__"), "{out}");
+        assert!(out.contains("families/scale_add.rs:") && out.contains("help: "), "{out}");
+        assert!(out.ends_with("clean under 0 of 1 schedules\n"), "{out}");
+        assert!(
+            err.starts_with("error: schedule late-async: KDA3002 at PTX line ") && err.lines().count() == 1,
+            "{err}"
+        );
+    }
+
     #[test]
     fn unknown_names_bring_near_ones() {
         let (verdict, ..) = sim("randon", GOOD.sample);

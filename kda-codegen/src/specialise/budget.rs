@@ -9,7 +9,7 @@ use crate::diag::{Diagnostic, Place, Result};
 use proc_macro2::Span;
 
 /// Expressions and array elements that one variant may evaluate.
-const MOST_STEPS: u64 = 8_000_000;
+const MOST_STEPS: u64 = 1_000_000;
 /// Expressions that may stand inside each other, calls included.
 const MOST_NESTED: usize = 200;
 

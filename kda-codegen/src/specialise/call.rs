@@ -14,7 +14,7 @@ use syn::{Expr, GenericArgument, PathArguments};
 /// Calls that may be open at once.
 const MAX_DEPTH: usize = 64;
 
-impl Specialiser<'_> {
+impl<'a> Specialiser<'a> {
     /// `path::<generics>(arguments)`
     pub(super) fn call(&mut self, call: &syn::ExprCall, site: Site<'_>) -> Result<Value> {
         let Expr::Path(path) = call.func.as_ref() else {
@@ -29,14 +29,14 @@ impl Specialiser<'_> {
             _ => (None, names.join("::")),
         };
         if let Some(device) = self.device(library.as_deref(), &name) {
-            return self.inline(&device, &generics, &args, site);
+            return self.inline(device, &generics, &args, site);
         }
         self.builtin(&names, &generics, &args, site)
     }
 
-    fn device(&self, library: Option<&str>, name: &str) -> Option<DeviceFn> {
+    fn device(&self, library: Option<&str>, name: &str) -> Option<&'a DeviceFn> {
         let same = |d: &&DeviceFn| d.name == name && d.library.as_ref().map(ToString::to_string).as_deref() == library;
-        self.family.devices.iter().find(same).cloned()
+        self.family.devices.iter().find(same)
     }
 
     fn inline(

@@ -83,6 +83,7 @@ impl Specialiser<'_> {
         };
         self.enter_unrolled(site, items.len() as i128);
         for item in items {
+            self.spend(1, site)?;
             self.frame().scopes.push();
             self.bind(&expr.pat, item)?;
             self.block(&expr.body)?;

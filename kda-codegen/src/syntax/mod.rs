@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`ast`] | the tree |
 //! | [`module`](family) | kernel modules and device libraries |
+//! | `depth` | what nests too deeply to be parsed |
 //! | `attrs` | attributes and their arguments |
 //! | `function` | device functions, generics |
 //! | `kernel` | kernels: `#[kernel]`, `#[requires]` |
@@ -18,6 +19,7 @@
 
 pub mod ast;
 mod attrs;
+mod depth;
 mod function;
 mod kernel;
 mod module;

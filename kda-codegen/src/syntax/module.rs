@@ -1,7 +1,7 @@
 //! Kernel modules and device libraries.
 
 use super::ast::{DeviceFn, Family, Kernel, Library};
-use super::{attrs, function, kernel, text};
+use super::{attrs, depth, function, kernel, text};
 use crate::diag::{Diagnostic, Errors, Results};
 use kda_core::Arch;
 use proc_macro2::{Span, TokenStream};
@@ -194,7 +194,12 @@ pub fn device_library(item: TokenStream) -> Results<(Library, Vec<DeviceFn>)> {
 /// tests and tools.
 pub fn parse_family(source: &str) -> Results<Family> {
     let mut errors = Errors::new();
-    let file = match syn::parse_file(source) {
+    let tokens: TokenStream = match source.parse() {
+        Ok(tokens) => tokens,
+        Err(error) => return Err(vec![*syntax_error(&syn::Error::from(error))]),
+    };
+    depth::check(&tokens).map_err(|error| vec![*error])?;
+    let file = match syn::parse2::<syn::File>(tokens) {
         Ok(file) => file,
         Err(error) => return Err(vec![*syntax_error(&error)]),
     };
@@ -240,6 +245,7 @@ struct Module {
 }
 
 fn inline_module(item: TokenStream, attribute: &str) -> Results<Module> {
+    depth::check(&item).map_err(|error| vec![*error])?;
     let mut error = match syn::parse2::<Item>(item.clone()) {
         Ok(Item::Mod(syn::ItemMod { content: Some((_, items)), ident, vis, mut attrs, unsafety: None, .. })) => {
             for attr in &mut attrs {

@@ -112,8 +112,9 @@ impl<'a> Argument<'a> {
         if !t.ptr.is_multiple_of(align) {
             return Err(OpError::Misaligned { op, param, given: t.ptr, needed: align });
         }
-        let needed = t.extent_bytes();
-        if needed > u128::from(t.bytes) {
+        // What is past 64 bits is past any memory.
+        let needed = u64::try_from(t.extent_bytes()).unwrap_or(u64::MAX);
+        if needed > t.bytes {
             let (shape, strides) = (t.shape().to_vec(), t.strides().to_vec());
             return Err(OpError::TooFewBytes { op, param, given: t.bytes, needed, shape, strides });
         }

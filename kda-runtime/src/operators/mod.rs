@@ -143,7 +143,7 @@ pub enum OpError {
         /// Given bytes.
         given: u64,
         /// Needed bytes.
-        needed: u128,
+        needed: u64,
         /// Given shape.
         shape: Vec<u64>,
         /// Given strides, elements.

@@ -72,7 +72,8 @@ impl Tally {
         ]
     }
 
-    fn judge(&mut self, results: &Results, expected: &Expected) {
+    /// Adds the results of one problem.
+    pub fn judge(&mut self, results: &Results, expected: &Expected) {
         self.problems += 1;
         for row in expected.checked.judge_out(&results.out, expected.buffers.out_row_stride) {
             self.out.take(row.judgement.error.rms, row.judgement.limit.rms);

@@ -25,8 +25,8 @@ pub fn problems(extent: Extent, backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     plans
 }
 
-/// Four problems that together meet every switch.
-fn four(t: usize) -> [Plan; 4] {
+/// Four problems of `t` tokens that together meet every switch.
+pub fn four(t: usize) -> [Plan; 4] {
     let plain = |n, h, hv| Switches::plain(n, t, h, hv);
     [
         Plan::of(Switches { bias: true, ..plain(2, 1, 1) }),
@@ -114,8 +114,11 @@ mod tests {
     use super::*;
     use kda_kernels::conv_verify::ConvVerifyVariant;
 
+    /// Whether a problem has what a variant must meet.
+    type Meets = fn(&Plan) -> bool;
+
     /// What each variant must meet.
-    const NEEDED: [(&str, fn(&Plan) -> bool); 22] = [
+    const NEEDED: [(&str, Meets); 22] = [
         ("snapshots of every request", |p| p.all_live() && p.view.states && p.view.windows),
         ("roll", |p| p.switches.roll),
         ("no roll", |p| !p.switches.roll),

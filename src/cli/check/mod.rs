@@ -19,10 +19,10 @@ pub struct Arguments {
     /// What runs the kernels.
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendName,
-    /// Every variant on a few small problems; the default.
+    /// Every variant on a few small problems, which together meet every switch; the default.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Every variant on many problems, large ones included.
+    /// Many problems, extreme values, long streams, pools beyond 2^31 elements, in the simulator every schedule: minutes.
     #[arg(long)]
     full: bool,
     /// Seed of the inputs; drawn from the clock and printed if absent.
