@@ -28,7 +28,14 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Largest error relative to the largest result, and the median time.
-fn run(executor: &CudaExecutor, variant: GemmWsVariant, m: u64, n: u64, k: u64, check: bool) -> Result<(f64, f64), Failure> {
+fn run(
+    executor: &CudaExecutor,
+    variant: GemmWsVariant,
+    m: u64,
+    n: u64,
+    k: u64,
+    check: bool,
+) -> Result<(f64, f64), Failure> {
     let mut rng = Rng::new(m ^ n ^ k);
     let mut upload = |rows: u64| -> Result<(Vec<f64>, TensorArg), Failure> {
         let values = rng.normals_bf16((rows * k) as usize, 1.0);

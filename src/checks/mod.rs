@@ -4,6 +4,7 @@
 //! the results. Inputs follow from the seed alone, so a failure can be repeated.
 
 pub mod conv_verify;
+pub mod gemm;
 pub mod scale_add;
 
 use kda_core::{Executor, KernelDesc};
@@ -113,9 +114,10 @@ pub fn operators() -> Vec<Operator> {
             name: "scale_add",
             run: scale_add::run,
             sample: scale_add::sample,
-            // No third-party reference has this kernel.
+            // No third-party reference has this kernel, nor the next.
             replay: |_, _| Ok(None),
         },
+        Operator { name: "gemm", run: gemm::run, sample: gemm::sample, replay: |_, _| Ok(None) },
         Operator {
             name: "conv_verify",
             run: conv_verify::run,

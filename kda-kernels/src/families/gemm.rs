@@ -4,7 +4,11 @@
 #[kda_dsl::kernels(arch = sm_90a)]
 pub mod gemm {
     #[device]
-    fn mma_stage<const BM: u32, const BN: u32, const BK: u32>(acc: &mut Acc<f32, BM, BN>, a: Tile<bf16>, b: Tile<bf16>) {
+    fn mma_stage<const BM: u32, const BN: u32, const BK: u32>(
+        acc: &mut Acc<f32, BM, BN>,
+        a: Tile<bf16>,
+        b: Tile<bf16>,
+    ) {
         #[unroll]
         for k in 0..BK / 16 {
             acc.mma(a.k_slice(16 * k), b.k_slice(16 * k));
