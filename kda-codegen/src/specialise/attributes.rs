@@ -18,9 +18,9 @@ pub(super) fn check(attrs: &[Attribute], place: &str, known: &[&str]) -> Result<
 /// Refuses attributes that an expression does not have.
 pub(super) fn of_expr(expr: &Expr) -> Result<()> {
     let (attrs, place, known): (_, _, &[&str]) = match expr {
-        Expr::ForLoop(e) => (&e.attrs, "a loop", &["role", "unroll"]),
-        Expr::If(e) => (&e.attrs, "a branch", &["role"]),
-        Expr::Block(e) => (&e.attrs, "a block", &["role"]),
+        Expr::ForLoop(e) => (&e.attrs, "a loop", &["role", "unroll", "elect_one"]),
+        Expr::If(e) => (&e.attrs, "a branch", &["role", "elect_one"]),
+        Expr::Block(e) => (&e.attrs, "a block", &["role", "elect_one"]),
         Expr::While(e) => (&e.attrs, "a `while` loop", &[]),
         Expr::Array(e) => (&e.attrs, "an expression", &[]),
         Expr::Assign(e) => (&e.attrs, "an assignment", &[]),

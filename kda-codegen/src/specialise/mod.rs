@@ -8,7 +8,7 @@
 //! | question | file |
 //! | --- | --- |
 //! | what a value is, and what is known of it | `value`, `range` |
-//! | statements, expressions, operators, types | `expr`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
+//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `methods` |
 //! | control | `control`, `loops`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
@@ -31,6 +31,7 @@ mod join;
 mod loops;
 mod math;
 mod methods;
+mod names;
 mod ops;
 mod params;
 mod pattern;
