@@ -139,6 +139,11 @@ fn plain(op: &BinOp) -> BinOp {
 
 /// The new value with the type of the old one.
 fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
+    if let (Value::Acc(before), Value::Acc(after)) = (old, &new)
+        && before.id == after.id
+    {
+        return Ok(new);
+    }
     let differ =
         |new: &Value| Err(Diagnostic::new(160, site, format!("{} is assigned to {}", new.describe(), old.describe())));
     match (old, new) {

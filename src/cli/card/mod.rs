@@ -159,6 +159,7 @@ fn describe(desc: &KernelDesc, param: &ParamDesc) -> (String, String) {
             let strides = list(&|dim| match dim.stride {
                 StrideDesc::Const(stride) => stride.to_string(),
                 StrideDesc::Param(name) => name.to_string(),
+                StrideDesc::Any => "any".to_string(),
             });
             let mut notes = vec![
                 if tensor.writes { "written" } else { "read" }.to_string(),
@@ -172,6 +173,13 @@ fn describe(desc: &KernelDesc, param: &ParamDesc) -> (String, String) {
                 notes.push("not written by the predecessor".into());
             }
             (format!("{} [{sizes}]", tensor.elem), notes.join(", "))
+        }
+        ParamKind::TensorMap(map) => {
+            let sizes: Vec<_> = map.dims.iter().map(|dim| dim.size.to_string()).collect();
+            let tile: Vec<_> = map.tile.iter().map(ToString::to_string).collect();
+            let access = if map.writes { "written" } else { "read" };
+            let notes = format!("{access} by copies of [{}], swizzle {:?}", tile.join(", "), map.swizzle);
+            (format!("map of {} [{}]", map.elem, sizes.join(", ")), notes)
         }
         ParamKind::Scalar(elem) => (format!("scalar {elem}"), String::new()),
         ParamKind::Dim => ("size u32".into(), "from the tensors that name it".into()),
