@@ -275,3 +275,16 @@ fn random_gathers() {
         });
     }
 }
+
+#[test]
+fn divisibility_survives_wrapping_or_is_forgotten() {
+    let vector = |index: &str| source("", &format!("let v = table.at([{index}]).load_v::<4>(); let r = v[0];"));
+    for index in ["tid * 12 / 3 % 16", "(tid * 4 + 8 * n) % 64", "(n * 12 - tid * 8) % 32", "min(tid * 4, 60)"] {
+        let _ = Run::new(&vector(index));
+    }
+    // A difference of multiples of 12 may wrap, and is then a multiple of 4 alone.
+    for index in ["(n * 12 - tid * 12) / 3 % 16", "(12 * n + 12 * a) / 3", "(m * 12) as u32 / 3", "(tid * 4 + n) % 64"]
+    {
+        assert_eq!(error_of(&vector(index)), 450, "{index}");
+    }
+}
