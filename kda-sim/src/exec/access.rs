@@ -27,6 +27,7 @@ enum Shape {
 pub(super) enum Target {
     Global,
     Shared { cta: usize },
+    Tensor { cta: usize },
 }
 
 impl Machine<'_> {
@@ -184,7 +185,8 @@ impl Machine<'_> {
                 let bases = history.bases();
                 (block, history, (first - offset as u64) >> 2, bases)
             }
-            Target::Shared { cta } => {
+            Target::Shared { cta } | Target::Tensor { cta } => {
+                self.check_remote(w, pc, act, cta)?;
                 let target = &mut self.ctas[cta];
                 let bases = (target.base_segment, target.base_set);
                 (&mut target.shared, &mut self.memory.history, super::cta::shared_key(cta), bases)
@@ -260,7 +262,8 @@ impl Machine<'_> {
                 let bases = history.bases();
                 (block, history, (first - offset as u64) >> 2, bases)
             }
-            Target::Shared { cta } => {
+            Target::Shared { cta } | Target::Tensor { cta } => {
+                self.check_remote(w, pc, act, cta)?;
                 let target = &mut self.ctas[cta];
                 let bases = (target.base_segment, target.base_set);
                 (&mut target.shared, &mut self.memory.history, super::cta::shared_key(cta), bases)
@@ -328,6 +331,7 @@ pub(super) fn observer<'a>(
         proxy: Proxy::Generic,
         strong,
         acquired: &knowledge.acquired,
+        own_copies: (warp.copy_agent, &warp.waited_copies),
         warps,
     }
 }

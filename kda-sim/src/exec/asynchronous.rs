@@ -5,6 +5,8 @@ use super::copies::Copy;
 use super::fault::{Fault, Place};
 use super::lanewise::words;
 use super::product::Product;
+use super::tensor_product::{TensorCommit, TensorProduct};
+use super::thread_copies::{ThreadArrival, ThreadCopy};
 use super::warp::Wait;
 use super::{Machine, Outcome};
 use crate::shadow::check::{Caches, Conflict, Observer, Proxy};
@@ -19,6 +21,14 @@ pub enum Async {
     Copy(Copy),
     /// A product of a warpgroup.
     Product(Product),
+    /// `cp.async` of a warp.
+    ThreadCopy(ThreadCopy),
+    /// An arrival behind it.
+    ThreadArrival(ThreadArrival),
+    /// `tcgen05.mma`
+    TensorProduct(TensorProduct),
+    /// `tcgen05.commit`
+    TensorCommit(TensorCommit),
 }
 
 impl Async {
@@ -27,6 +37,10 @@ impl Async {
         match self {
             Async::Copy(copy) => copy.cta,
             Async::Product(product) => product.cta,
+            Async::ThreadCopy(copy) => copy.cta,
+            Async::ThreadArrival(arrival) => arrival.cta,
+            Async::TensorProduct(product) => product.cta,
+            Async::TensorCommit(commit) => commit.cta,
         }
     }
 
@@ -35,6 +49,10 @@ impl Async {
         match self {
             Async::Copy(_) => None,
             Async::Product(product) => Some((0, product.warpgroup)),
+            Async::ThreadCopy(copy) => Some((1, copy.warp)),
+            Async::ThreadArrival(arrival) => Some((1, arrival.warp)),
+            Async::TensorProduct(product) => Some((2, product.warp)),
+            Async::TensorCommit(commit) => Some((2, commit.warp)),
         }
     }
 }
@@ -47,7 +65,6 @@ pub(super) struct Accessor {
     pub lane: u32,
     pub pc: u32,
     pub clocks: Rc<Clocks>,
-    pub agent: u32,
     pub segment: u32,
     /// It accesses as the threads do.
     pub generic: bool,
@@ -70,6 +87,10 @@ impl Machine<'_> {
                 }
             }
             Async::Product(product) => self.step_product(product)?,
+            Async::ThreadCopy(copy) => self.step_thread_copy(copy)?,
+            Async::ThreadArrival(arrival) => self.step_thread_arrival(arrival)?,
+            Async::TensorProduct(product) => self.step_tensor_product(product)?,
+            Async::TensorCommit(commit) => self.step_tensor_commit(commit)?,
         }
         Ok(())
     }
@@ -89,6 +110,9 @@ impl Machine<'_> {
         let mut clocks = (*warp.knowledge[warp.knowledge_of(lane)].clocks).clone();
         let entry = Entry::lanes(1 << lane, warp.clock);
         clocks.get_mut(warp.agent).generic.join(entry);
+        if warp.copy_agent != 0 {
+            clocks.get_mut(warp.copy_agent).generic.join(warp.own_copies(1 << lane));
+        }
         Rc::new(clocks)
     }
 
@@ -109,7 +133,7 @@ impl Machine<'_> {
         let proxy = match target {
             _ if who.generic => Proxy::Generic,
             Target::Global => Proxy::AsyncGlobal,
-            Target::Shared { .. } => Proxy::AsyncShared,
+            Target::Shared { .. } | Target::Tensor { .. } => Proxy::AsyncShared,
         };
         let (block, history, key, (base_segment, base_set)) =
             Self::parts(self.memory, &mut self.ctas, target, address, offset);
@@ -119,7 +143,8 @@ impl Machine<'_> {
             history,
             clocks: &who.clocks,
             caches: &mut caches,
-            agent: who.agent,
+            // Work of one agent is in no order of its own.
+            agent: u32::MAX,
             segment: who.segment,
             pc: who.pc,
             base_segment,
@@ -127,6 +152,7 @@ impl Machine<'_> {
             proxy,
             strong: who.strong,
             acquired: &[],
+            own_copies: (0, &[0; 32]),
             warps,
         };
         let whole = offset.is_multiple_of(4) && length.is_multiple_of(4) && !who.strong;

@@ -134,9 +134,13 @@ impl Machine<'_> {
             }
         });
         let (agent, entry) = (warp.agent, warp.own_entry(act));
+        let (copy_agent, copies) = (warp.copy_agent, warp.own_copies(act));
         warp.change(act, |k| {
             let mut clocks = (*k.clocks).clone();
             clocks.get_mut(agent).generic.join(entry);
+            if copy_agent != 0 {
+                clocks.get_mut(copy_agent).generic.join(copies);
+            }
             k.fence = Some((Rc::new(clocks), scope));
         });
         warp.advance(&mut self.memory.history);

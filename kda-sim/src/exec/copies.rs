@@ -99,7 +99,7 @@ impl Machine<'_> {
             }
             match self.locate(cta, operand.space, address, u64::from(bytes)) {
                 Some((Target::Shared { cta }, offset)) => place = (cta, offset as u32),
-                Some((Target::Global, _)) => {}
+                Some(_) => {}
                 None => {
                     let fault = Fault::Bounds { address, bytes: u64::from(bytes), space: operand.space };
                     return Err(self.fault(w, pc, 1 << lane, fault));
@@ -195,7 +195,7 @@ impl Machine<'_> {
     pub(super) fn bulk_store(&mut self, w: usize, pc: u32, act: u32) -> Step {
         let (dst, src, bytes, reduce) = match self.program.ops[pc as usize].kind {
             Kind::BulkStore { dst, src, bytes } => (dst, src, bytes, None),
-            Kind::BulkReduce { dst, src, bytes, op, .. } => (dst, src, bytes, Some((op, Elem::F32))),
+            Kind::BulkReduce { dst, src, bytes, op } => (dst, src, bytes, Some((op, Elem::F32))),
             _ => return Ok(Flow::Next),
         };
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {
@@ -338,7 +338,6 @@ impl Machine<'_> {
             lane: copy.lane,
             pc: copy.pc,
             clocks: Rc::clone(&copy.clocks),
-            agent,
             segment: self.memory.history.segment(agent, clock),
             generic: false,
             strong: write && copy.reduce.is_some(),
@@ -410,6 +409,7 @@ impl Machine<'_> {
         let on_path = self.options.checks.proxy_fence == crate::launch::ProxyFence::OnPath;
         let warp = &mut self.warps[w];
         let (agent, mine) = (warp.agent, warp.own_entry(act));
+        let (copy_agent, copies) = (warp.copy_agent, warp.own_copies(act));
         warp.change(act, |k| {
             let clocks = Rc::make_mut(&mut k.clocks);
             if global {
@@ -426,6 +426,15 @@ impl Machine<'_> {
             }
             if global {
                 known.fenced_global.join(mine);
+            }
+            if copy_agent != 0 {
+                let known = clocks.get_mut(copy_agent);
+                if shared {
+                    known.fenced_shared.join(copies);
+                }
+                if global {
+                    known.fenced_global.join(copies);
+                }
             }
         });
         warp.advance(&mut self.memory.history);

@@ -1,6 +1,8 @@
 //! A CTA: shared memory, named barriers, mbarriers; and a cluster of CTAs.
 
 use super::product::{Products, Warpgroup};
+use super::tensor_memory::{TensorAccesses, TensorMemory};
+use super::thread_copies::ThreadCopies;
 use super::warp::{Group, Knowledge, Warp};
 use super::watch::Watch;
 use super::{Machine, SHARED_BASE, SHARED_BITS};
@@ -28,6 +30,8 @@ pub struct Cta {
     pub base_set: u32,
     pub barriers: [Named; 16],
     pub mbarriers: FastMap<u32, Mbarrier>,
+    /// Made when it is first used.
+    pub tensor: Option<TensorMemory>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +118,7 @@ impl Machine<'_> {
                 base_set,
                 barriers: Default::default(),
                 mbarriers: FastMap::default(),
+                tensor: None,
             });
         } else {
             let cta = &mut self.ctas[slot];
@@ -123,6 +128,10 @@ impl Machine<'_> {
             cta.barriers = Default::default();
             cta.mbarriers.clear();
         }
+        let launch_registers = self.launch_registers();
+        let copy_offset = (self.program.agents.generic > 1).then(|| self.kind_offset(AgentKind::ThreadCopy));
+        let fresh = self.program.watches || copy_offset.is_some();
+        self.ctas[slot].tensor = None;
         let groups = self.warps_per_cta.div_ceil(4);
         self.warpgroups.resize_with(self.warpgroups.len().max((slot + 1) * groups), Warpgroup::default);
         self.warpgroups[slot * groups..(slot + 1) * groups].fill_with(Warpgroup::default);
@@ -151,6 +160,12 @@ impl Machine<'_> {
                     cluster_phase: 0,
                     watch: Watch::default(),
                     products: Products::default(),
+                    thread_copies: ThreadCopies::default(),
+                    copy_agent: 0,
+                    waited_copies: [0; 32],
+                    tensor: TensorAccesses::default(),
+                    register_count: 0,
+                    reallocations: 0,
                 });
             }
             let warp = &mut self.warps[at];
@@ -159,6 +174,13 @@ impl Machine<'_> {
             (warp.copies, warp.dependency_wait, warp.cluster_arrived) = (0, false, 0);
             warp.bulk.clear();
             warp.products = Products::default();
+            warp.copy_agent = copy_offset.map_or(0, |offset| agent + offset);
+            warp.waited_copies = [0; 32];
+            (warp.register_count, warp.reallocations) = (launch_registers, 0);
+            if fresh {
+                warp.thread_copies = ThreadCopies::default();
+                warp.tensor = TensorAccesses::default();
+            }
             if self.program.watches {
                 warp.watch.reset(self.program.registers.b32.len());
             }

@@ -284,6 +284,14 @@ impl Machine<'_> {
                     Wait::Lanes { needed, .. } => format!("waiting for lanes {:#010x}", needed & !group.mask),
                     Wait::Cluster => "waiting for the cluster barrier".to_string(),
                     Wait::Bulk => "waiting for its bulk groups".to_string(),
+                    Wait::Registers => {
+                        let had = warp.register_count;
+                        let free = self.free_registers(warp.cta);
+                        format!(
+                            "waiting for registers: its threads have {had}, and {free} of the CTA's are free for one"
+                        )
+                    }
+                    Wait::TensorMemory => "waiting for columns of tensor memory".to_string(),
                     Wait::Products => "waiting for products that its warpgroup has not issued together".to_string(),
                     Wait::Barrier { id } => self.waits_at(warp.cta, id),
                     Wait::Mbarrier { cta, offset } => {

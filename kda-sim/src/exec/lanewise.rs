@@ -42,6 +42,12 @@ impl Machine<'_> {
                 let bases = (target.base_segment, target.base_set);
                 (&mut target.shared, &mut memory.history, shared_key(*cta), bases)
             }
+            Target::Tensor { cta } => {
+                let target = &mut ctas[*cta];
+                let bases = (target.base_segment, target.base_set);
+                let block = &mut target.tensor.get_or_insert_default().block;
+                (block, &mut memory.history, shared_key(*cta) + (1 << 24), bases)
+            }
         }
     }
 
@@ -59,6 +65,9 @@ impl Machine<'_> {
             return Err(self.fault(w, pc, 1 << lane, Fault::Misaligned { address, needed: bytes as u64 }));
         }
         let found = self.locate(self.warps[w].cta, space, address, bytes as u64);
+        if let Some((Target::Shared { cta }, _)) = found {
+            self.check_remote(w, pc, 1 << lane, cta)?;
+        }
         found.ok_or_else(|| self.fault(w, pc, 1 << lane, Fault::Bounds { address, bytes: bytes as u64, space }))
     }
 

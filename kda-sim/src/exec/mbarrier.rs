@@ -63,14 +63,17 @@ impl Machine<'_> {
             let fault = super::fault::Fault::Misaligned { address: place, needed: 8 };
             return Err(self.fault(w, pc, 1 << lane, fault));
         }
-        self.shared_offset(self.warps[w].cta, place, 8).ok_or_else(|| {
+        let Some(found) = self.shared_offset(self.warps[w].cta, place, 8) else {
             let space = crate::program::op::MemSpace::Shared;
-            self.fault(w, pc, 1 << lane, super::fault::Fault::Bounds { address: place, bytes: 8, space })
-        })
+            let fault = super::fault::Fault::Bounds { address: place, bytes: 8, space };
+            return Err(self.fault(w, pc, 1 << lane, fault));
+        };
+        self.check_remote(w, pc, 1 << lane, found.0)?;
+        Ok(found)
     }
 
     /// The mbarrier at a place, if it is initialised and this lane knows that.
-    fn known_mbarrier(&mut self, w: usize, pc: u32, lane: u32, (cta, offset): (usize, u32)) -> Outcome<()> {
+    pub(super) fn known_mbarrier(&mut self, w: usize, pc: u32, lane: u32, (cta, offset): (usize, u32)) -> Outcome<()> {
         let Some(barrier) = self.ctas[cta].mbarriers.get(&offset).filter(|b| b.valid) else {
             let message = format!("no mbarrier is initialised at shared offset {offset}");
             return Err(self.mbarrier_error(
@@ -222,7 +225,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn arrive(
+    pub(super) fn arrive(
         &mut self,
         w: usize,
         pc: u32,

@@ -13,6 +13,11 @@
 //! | mbarriers | [`mbarrier`] |
 //! | work beside the threads, and its accesses | [`asynchronous`] |
 //! | bulk and tensor copies | [`copies`]; boxes of tensors [`tensor`] |
+//! | `cp.async` | [`thread_copies`] |
+//! | matrices of a warp | [`matrices`] |
+//! | shared memory of other CTAs | [`remote`] |
+//! | tensor memory | [`tensor_memory`]; its products [`tensor_product`] |
+//! | `setmaxnreg` | [`registers`] |
 //! | products of a warpgroup | [`product`]; their operands [`tile`]; their registers [`watch`] |
 //! | from a fault to a report | [`fault`] |
 //!
@@ -28,11 +33,17 @@ mod copies;
 mod cta;
 mod fault;
 mod lanewise;
+mod matrices;
 mod mbarrier;
 mod product;
+mod registers;
+mod remote;
 mod scattered;
 mod step;
 mod tensor;
+mod tensor_memory;
+mod tensor_product;
+mod thread_copies;
 mod tile;
 mod transfer;
 mod warp;

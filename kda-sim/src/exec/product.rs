@@ -45,6 +45,8 @@ pub struct Warpgroup {
     first: u32,
     /// Number of products done.
     done: u32,
+    /// `setmaxnreg` instructions executed.
+    pub reallocations: Vec<u32>,
 }
 
 /// State of a warp as a part of its warpgroup.
@@ -59,7 +61,7 @@ pub struct Products {
 }
 
 impl Machine<'_> {
-    fn warpgroup_of(&self, w: usize) -> usize {
+    pub(super) fn warpgroup_of(&self, w: usize) -> usize {
         self.warps[w].cta * self.warps_per_cta.div_ceil(4) + self.warps[w].index as usize / 4
     }
 
@@ -166,6 +168,7 @@ impl Machine<'_> {
         }
         let (agent, clock) = (self.warps[w].agent, self.warps[w].clock);
         clocks.get_mut(agent).generic.join(Entry::all(clock));
+        self.warps[w].join_own(&mut clocks, u32::MAX);
         let position = self.warps[w].index % 4;
         let products = &mut self.warps[w].products;
         products.issued += 1;
@@ -237,7 +240,6 @@ impl Machine<'_> {
             lane: crate::shadow::clock::MANY_LANES,
             pc,
             clocks: Rc::new(issue.clocks),
-            agent,
             segment: self.memory.history.segment(agent, number),
             generic: false,
             strong: false,

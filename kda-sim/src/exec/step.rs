@@ -179,6 +179,9 @@ impl Machine<'_> {
     fn exit_lanes(&mut self, w: usize, at: usize, pc: u32, act: u32, active: u32) -> Outcome<()> {
         self.check_exit(w, pc, act)?;
         self.check_product_exit(w, pc)?;
+        if act == self.warps[w].live {
+            self.check_warp_exit(w, pc)?;
+        }
         let warp = &mut self.warps[w];
         warp.live &= !act;
         if active == act {
@@ -188,6 +191,17 @@ impl Machine<'_> {
         }
         self.progress += 1;
         self.after_exit(w)
+    }
+
+    /// The last lanes of a warp leave; with the last warp the CTA ends.
+    fn check_warp_exit(&mut self, w: usize, pc: u32) -> Outcome<()> {
+        self.check_registers_exit(w, pc)?;
+        let first = self.warps[w].cta * self.warps_per_cta;
+        if (first..first + self.warps_per_cta).all(|other| other == w || self.warps[other].live == 0) {
+            self.check_tensor_exit(w, pc)?;
+            self.check_cta_exit(w, pc)?;
+        }
+        Ok(())
     }
 
     /// Every operation that is not in the inner loop.
@@ -277,23 +291,20 @@ impl Machine<'_> {
             Kind::ProductFence | Kind::Product { .. } | Kind::ProductCommit | Kind::ProductWait { .. } => {
                 self.product(w, pc, act)
             }
-            Kind::ThreadCopy { .. }
-            | Kind::ThreadCommit
-            | Kind::ThreadWait { .. }
-            | Kind::ThreadArrive { .. }
-            | Kind::LoadMatrix { .. }
-            | Kind::StoreMatrix { .. }
-            | Kind::MoveMatrix { .. }
-            | Kind::WarpProduct { .. }
-            | Kind::TensorAlloc { .. }
+            Kind::ThreadCopy { .. } | Kind::ThreadCommit | Kind::ThreadWait { .. } | Kind::ThreadArrive { .. } => {
+                self.thread_copies(w, pc, act)
+            }
+            Kind::LoadMatrix { .. } | Kind::StoreMatrix { .. } | Kind::MoveMatrix { .. } | Kind::WarpProduct { .. } => {
+                self.matrices(w, pc, act)
+            }
+            Kind::TensorAlloc { .. }
             | Kind::TensorFree { .. }
             | Kind::TensorRelinquish
-            | Kind::TensorProduct { .. }
-            | Kind::TensorCommit { .. }
             | Kind::TensorAccess { .. }
             | Kind::TensorWait { .. }
-            | Kind::TensorFence { .. }
-            | Kind::SetRegisters { .. } => Ok(Flow::Next),
+            | Kind::TensorFence { .. } => self.tensor_memory(w, pc, act),
+            Kind::TensorProduct { .. } | Kind::TensorCommit { .. } => self.tensor_product(w, pc, act),
+            Kind::SetRegisters { .. } => self.set_registers(w, pc, act),
             Kind::BulkLoad { .. } => self.bulk_load(w, pc, act),
             Kind::BulkCommit => {
                 self.bulk_commit(w, act);

@@ -2,6 +2,8 @@
 
 use super::Outcome;
 use super::product::Products;
+use super::tensor_memory::TensorAccesses;
+use super::thread_copies::ThreadCopies;
 use super::watch::Watch;
 use crate::alu::lanes::Registers;
 use crate::program::op::MemScope;
@@ -43,6 +45,10 @@ pub enum Wait {
     Bulk,
     /// It waits for products of its warpgroup.
     Products,
+    /// It waits for registers.
+    Registers,
+    /// It waits for columns of tensor memory.
+    TensorMemory,
 }
 
 /// Lanes at one instruction.
@@ -141,6 +147,15 @@ pub struct Warp {
     pub watch: Watch,
     /// Its part in the products of its warpgroup.
     pub products: Products,
+    /// `cp.async`: what is on its way; the agent; and for each lane how many copies it has waited for.
+    pub thread_copies: ThreadCopies,
+    pub copy_agent: u32,
+    pub waited_copies: [u32; 32],
+    /// Its accesses to tensor memory.
+    pub tensor: TensorAccesses,
+    /// Registers of each thread, and how often `setmaxnreg` has been executed.
+    pub register_count: u32,
+    pub reallocations: u32,
 }
 
 impl Warp {
@@ -271,9 +286,39 @@ impl Warp {
         for part in parts {
             clocks.join(&part.clocks);
         }
-        clocks.get_mut(self.agent).generic.join(self.own_entry(mask));
+        self.join_own(&mut clocks, mask);
         self.advance(history);
         clocks
+    }
+
+    /// Adds what some lanes have done.
+    pub fn join_own(&self, clocks: &mut Clocks, mask: u32) {
+        clocks.get_mut(self.agent).generic.join(self.own_entry(mask));
+        if self.copy_agent != 0 {
+            clocks.get_mut(self.copy_agent).generic.join(self.own_copies(mask));
+        }
+    }
+
+    /// Adds what a lane has done before its copy of a number.
+    pub fn join_own_before(&self, clocks: &mut Clocks, lane: u32, (clock, waited): (u32, u32)) {
+        clocks.get_mut(self.agent).generic.join(Entry::lanes(1 << lane, clock));
+        if waited > 0 {
+            clocks.get_mut(self.copy_agent).generic.join(Entry::lanes(1 << lane, waited));
+        }
+    }
+
+    /// The `cp.async` copies of some lanes that they have waited for.
+    pub fn own_copies(&self, mask: u32) -> Entry {
+        let mut entry = Entry::default();
+        let mut left = mask & self.waited_copies.iter().enumerate().fold(0, |m, (l, n)| m | u32::from(*n > 0) << l);
+        while left != 0 {
+            let waited = self.waited_copies[left.trailing_zeros() as usize];
+            let same = (0..32).filter(|l| left >> l & 1 != 0 && self.waited_copies[*l as usize] == waited);
+            let same = same.fold(0u32, |m, l| m | 1 << l);
+            entry.join(Entry::lanes(same, waited));
+            left &= !same;
+        }
+        entry
     }
 
     /// Begins a new segment.
@@ -313,7 +358,12 @@ impl Warp {
         let entry = self.own_entry(mask);
         if self.knowledge.len() == 1 && self.live & !mask == 0 {
             let agent = self.agent;
-            Rc::make_mut(&mut self.knowledge[0].clocks).get_mut(agent).generic.join(entry);
+            let copies = (self.copy_agent != 0).then(|| self.own_copies(mask));
+            let clocks = Rc::make_mut(&mut self.knowledge[0].clocks);
+            clocks.get_mut(agent).generic.join(entry);
+            if let Some(copies) = copies {
+                clocks.get_mut(self.copy_agent).generic.join(copies);
+            }
             self.advance(history);
             return;
         }

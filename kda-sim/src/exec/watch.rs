@@ -83,6 +83,11 @@ impl Machine<'_> {
         }
     }
 
+    /// The same for one that locks registers itself.
+    pub(super) fn watch_access(&mut self, w: usize, pc: u32) -> Outcome<()> {
+        self.watch_registers(w, pc, u32::MAX)
+    }
+
     #[cold]
     fn locked_registers(&self, w: usize, pc: u32, act: u32, by: u32) -> Outcome<()> {
         let product = matches!(self.program.ops[by as usize].kind, Kind::Product { .. });

@@ -106,7 +106,7 @@ impl Decoder<'_> {
         let dst = self.address(&i.dst, Some(Space::Global))?;
         let src = self.address(&i.src, Some(Space::SharedCta))?;
         let bytes = self.src(&i.bytes, 32)?;
-        self.push(Kind::BulkReduce { dst, src, bytes, op: i.op, ty: i.ty });
+        self.push(Kind::BulkReduce { dst, src, bytes, op: i.op });
         Ok(())
     }
 

@@ -249,9 +249,6 @@ impl<'a> Decoder<'a> {
                     let mut text = String::new();
                     inst.print(&mut text);
                     inst.dispatch(self)?;
-                    if self.ops.last().is_some_and(|op| op.kind.unmodelled()) {
-                        return Err(self.unsupported(&text));
-                    }
                     self.record_uses(inst);
                     while self.source.len() < self.ops.len() {
                         self.source.push(line, location, text.clone());

@@ -202,7 +202,7 @@ pub enum Kind {
     /// A tensor copy: number in [`super::details::Details`].
     TensorCopy { detail: u32 },
     /// `cp.reduce.async.bulk` from shared to global memory.
-    BulkReduce { dst: AddressRef, src: AddressRef, bytes: u16, op: AtomicOp, ty: Type },
+    BulkReduce { dst: AddressRef, src: AddressRef, bytes: u16, op: AtomicOp },
     /// `prefetch.tensormap`
     PrefetchMap { map: u16 },
     /// `cp.async`; the number of bytes read, or [`NONE`] for all.
@@ -251,31 +251,6 @@ pub enum Kind {
     LaunchDependents,
     /// `griddepcontrol.wait`
     DependencyWait,
-}
-
-impl Kind {
-    /// Read, but not run.
-    pub fn unmodelled(&self) -> bool {
-        matches!(
-            self,
-            Kind::ThreadCopy { .. }
-                | Kind::ThreadCommit
-                | Kind::ThreadWait { .. }
-                | Kind::ThreadArrive { .. }
-                | Kind::LoadMatrix { .. }
-                | Kind::StoreMatrix { .. }
-                | Kind::MoveMatrix { .. }
-                | Kind::WarpProduct { .. }
-                | Kind::TensorAlloc { .. }
-                | Kind::TensorFree { .. }
-                | Kind::TensorRelinquish
-                | Kind::TensorProduct { .. }
-                | Kind::TensorCommit { .. }
-                | Kind::TensorAccess { .. }
-                | Kind::TensorWait { .. }
-                | Kind::TensorFence { .. }
-        )
-    }
 }
 
 /// Source lanes of a shuffle, and the lanes whose source is in range.

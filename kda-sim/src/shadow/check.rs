@@ -89,6 +89,8 @@ pub struct Observer<'a> {
     pub strong: bool,
     /// Words whose atomics, so far, are ordered before this access: the observer has acquired them.
     pub acquired: &'a [u64],
+    /// Agent of the observer's own `cp.async` copies, and for each lane how many of them it has waited for.
+    pub own_copies: (u32, &'a [u32; 32]),
     /// Agents below this number of each cluster access memory through the generic proxy.
     pub warps: u32,
 }
@@ -125,7 +127,13 @@ impl Observer<'_> {
         }
         // A thread's own accesses are in order; its bulk copies are not.
         let own = self.proxy == Proxy::Generic && agent == self.agent && previous_lane == lane && lane < MANY_LANES;
-        own || entry.covers(clock, previous_lane)
+        own || entry.covers(clock, previous_lane) || self.waited(agent, clock, previous_lane, lane)
+    }
+
+    /// True for a copy of the lane's own that it has waited for.
+    fn waited(&self, agent: u32, clock: u32, previous_lane: u32, lane: u32) -> bool {
+        let (copies, waited) = self.own_copies;
+        agent == copies && copies != 0 && previous_lane == lane && lane < MANY_LANES && clock <= waited[lane as usize]
     }
 
     /// Checks the last write of a word against an access of some of its bytes.
