@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | what is a compiled kernel, and how is it launched | [`core`] |
 //! | how are kernels run on a device, and which device | [`runtime`] |
-//! | what is the right answer | [`reference`] |
+//! | what is the right answer | [`mod@reference`] |
 //! | which kernels are there | [`registry`] |
 //! | does every operator give the right answer | [`checks`] |
 //!

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`ops`](self) | operators, casts and const functions on values |
 //! | [`eval`] | constant expressions |
-//! | [`items`] | `const` items and declared types |
+//! | `items` | `const` items and declared types |
 //! | [`float`] | rounding to the narrower floating-point types |
 //!
 //! Integers are exact: they are untyped until they meet a written type, and a result that does not fit that type, a
