@@ -177,10 +177,9 @@ fn same(a: &[Step], b: &[Step]) -> bool {
 }
 
 fn first_span(steps: &[Step]) -> Option<usize> {
-    steps.iter().find_map(|step| match step {
-        Step::Event(Event::Take { span, .. } | Event::Meet { span, .. }) => Some(*span),
-        Step::Event(_) => Some(usize::MAX),
-        Step::Loop { span, .. } => Some(*span),
+    steps.first().map(|step| match step {
+        Step::Event(Event::Take { span, .. } | Event::Meet { span, .. }) | Step::Loop { span, .. } => *span,
+        Step::Event(_) => usize::MAX,
     })
 }
 

@@ -102,7 +102,7 @@ fn tensor_map(
     let inner = tile[axes - 1];
     let widest = swizzle.span().map_or(256, |span| span / elem.bytes());
     let part = inner.min(widest);
-    if part * elem.bytes() % 16 != 0 || inner % part != 0 || part > 256 {
+    if !(part * elem.bytes()).is_multiple_of(16) || !inner.is_multiple_of(part) || part > 256 {
         let message = format!("rows of {inner} {elem} cannot be copied in parts of {part}");
         return Err(Diagnostic::at(804, &map.tile[axes - 1], message)
             .help("a row is a multiple of 16 bytes, and of the swizzle's span if it is wider"));

@@ -170,7 +170,7 @@ pub enum ParamType {
         /// Axes, outermost first.
         dims: Vec<Dim>,
         /// `TensorMap<…>`: the tensor is reached by bulk tensor copies alone.
-        map: Option<MapType>,
+        map: Option<Box<MapType>>,
     },
     /// A scalar.
     Scalar(Elem),

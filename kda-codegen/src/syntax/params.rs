@@ -60,7 +60,7 @@ fn param(pat: &Pat, ty: &Type, dims: Option<&Attribute>, generics: &[Generic]) -
         let elem = element(elem, generics)?;
         let Some(attr) = dims else { return Err(without_dims(&name)) };
         let (dims, stable) = shape(attr)?;
-        let map = Some(map);
+        let map = Some(Box::new(map));
         return Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional: false, stable, dims, map } });
     }
     let Some((elem, writes, optional)) = tensor(ty) else {
