@@ -1,6 +1,6 @@
 //! Tiles in shared memory: swizzled buffers with stages.
 //!
-//! A tile of R rows and C columns whose rows are wider than the swizzle's site is kept as panels: panel p holds the columns
+//! A tile of R rows and C columns whose rows are wider than the swizzle's span is kept as panels: panel p holds the columns
 //! of one site of every row. The byte at (panel, row, column) lies at `panel*R*site + row*site + column`, with the 16-byte
 //! chunks permuted by [`kda_core::Swizzle::place`]. This is the image that bulk tensor copies make, one a panel, and that
 //! warpgroup products read.
@@ -65,7 +65,7 @@ impl TileView {
 }
 
 impl Specialiser<'_> {
-    /// `smem::<elem, Shape<rows, columns>, Swizzle<site>, STAGES>()`
+    /// `smem::<elem, Shape<rows, columns>, Swizzle<span>, STAGES>()`
     pub(super) fn tile_buffer(
         &mut self,
         name: String,
@@ -93,7 +93,7 @@ impl Specialiser<'_> {
         {
             let message = format!("`{name}`: rows of {row} bytes, {} bytes a stage", view.stage_bytes());
             return Err(Diagnostic::new(804, site, message)
-                .help("a row is a multiple of the swizzle's site, and a stage of 1024 bytes"));
+                .help("a row is a multiple of the swizzle's span, and a stage of 1024 bytes"));
         }
         let bytes = view.stage_bytes().saturating_mul(stages.into());
         if bytes == 0 || bytes > MAX_SHARED_BYTES.into() {
@@ -268,8 +268,12 @@ impl Specialiser<'_> {
         let rows: u64 = map.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
         if elem != view.elem || map.swizzle != view.swizzle || (rows, columns) != (view.rows, view.columns) {
             let message = format!(
-                "the buffer holds {} [{}, {}] with {:?}, the map of `{name}` copies {elem} [{rows}, {columns}] with {:?}",
-                view.elem, view.rows, view.columns, view.swizzle, map.swizzle
+                "the buffer holds {} [{}, {}] with `Swizzle<{}>`, the map of `{name}` copies {elem} [{rows}, {columns}] with `Swizzle<{}>`",
+                view.elem,
+                view.rows,
+                view.columns,
+                view.swizzle.span().unwrap_or(0),
+                map.swizzle.span().unwrap_or(0)
             );
             return Err(Diagnostic::new(805, site, message).help("declare the buffer as the map is declared"));
         }

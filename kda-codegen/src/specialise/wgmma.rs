@@ -150,8 +150,11 @@ impl Specialiser<'_> {
         for (view, rows, name) in [(a, acc.m, "A"), (b, acc.n, "B")] {
             if !fits(view, rows) {
                 let message = format!(
-                    "{name} is {} [{}, {}] with {:?}; {rows} rows and a slice of 16 columns of bf16 or f16 with a 128-byte swizzle are needed",
-                    view.elem, view.rows, view.width, view.swizzle
+                    "{name} is {} [{}, {}] with `Swizzle<{}>`; {rows} rows and a slice of 16 columns of bf16 or f16 with a 128-byte swizzle are needed",
+                    view.elem,
+                    view.rows,
+                    view.width,
+                    view.swizzle.span().unwrap_or(0)
                 );
                 return Err(Diagnostic::new(902, site, message).help("take a slice along K: `tile.k_slice(16 * k)`"));
             }
