@@ -148,6 +148,14 @@ fn faults_round_a_load_are_found() {
     faulty(changed("{64, 16}", "{64, 16, 0}").text_error(), Code::TensorMap, "cp.async.bulk.tensor");
     faulty(changed("cvta.param.u64 %rd0, %rd0", "mov.u64 %rd0, 64"), Code::TensorMap, "prefetch.tensormap");
     faulty(changed("bra READY;", "bra READY;\n    add.u64 %rd0, %rd0, 8;"), Code::Misaligned, "prefetch.tensormap");
+    // Nobody looks at what is loaded, so nobody waits for it.
+    let unused = || {
+        let mut b = unwaited();
+        let loop_at = b.text.find("LOOP:").unwrap();
+        b.text.insert_str(loop_at, "    bra DONE;\n");
+        b
+    };
+    faulty_under(&[Schedule::LateAsync, Schedule::RoundRobin], unused, Code::Race, "cp.async.bulk.tensor");
     // The wait is on a barrier on which nothing completes.
     let other = |text: &str| {
         text.replace("    bar.sync 0;\n", "    @!%p0 mbarrier.init.shared::cta.b64 [%r1+2056], 1;\n    bar.sync 0;\n")

@@ -212,6 +212,7 @@ pub fn clean(make: impl Fn() -> Bench, check: impl Fn(&Bench)) {
 
 /// The fault is found under every schedule, with this code, at one of the lines that hold `piece` (the place noticed, or the
 /// other one that the report names).
+#[track_caller]
 pub fn faulty(make: impl Fn() -> Bench, code: Code, piece: &str) {
     for (schedule, seed) in schedules() {
         let mut bench = make();
@@ -221,6 +222,7 @@ pub fn faulty(make: impl Fn() -> Bench, code: Code, piece: &str) {
 }
 
 /// The same under the schedules that are asked for.
+#[track_caller]
 pub fn faulty_under(which: &[Schedule], make: impl Fn() -> Bench, code: Code, piece: &str) {
     for schedule in which {
         let mut bench = make();
@@ -229,6 +231,7 @@ pub fn faulty_under(which: &[Schedule], make: impl Fn() -> Bench, code: Code, pi
     }
 }
 
+#[track_caller]
 fn expect_fault(bench: &mut Bench, code: Code, piece: &str, when: &str) {
     let report = match bench.run() {
         Err(report) => report,
