@@ -44,11 +44,17 @@ impl Machine<'_> {
                 ".inc goes up and .dec goes down; a kernel starts with what 65536 registers give each of its threads";
             return Err(self.registers_error(w, pc, message, help));
         }
+        self.check_reallocation(w, pc)?;
         let free = self.free_registers(self.warps[w].cta);
         if increase && count - had > free {
             return Ok(Flow::Block(Wait::Registers));
         }
-        self.check_reallocation(w, pc)?;
+        let group = self.warpgroup_of(w);
+        let number = self.warps[w].reallocations as usize;
+        let log = &mut self.warpgroups[group].reallocations;
+        if log.len() == number {
+            log.push(pc);
+        }
         let warp = &mut self.warps[w];
         warp.register_count = count;
         warp.reallocations += 1;
@@ -63,23 +69,19 @@ impl Machine<'_> {
     }
 
     /// The warps of a warpgroup reallocate at the same instructions.
-    fn check_reallocation(&mut self, w: usize, pc: u32) -> Outcome<()> {
+    fn check_reallocation(&self, w: usize, pc: u32) -> Outcome<()> {
         let number = self.warps[w].reallocations as usize;
         let group = self.warpgroup_of(w);
-        let log = &mut self.warpgroups[group].reallocations;
-        match log.get(number) {
-            None => log.push(pc),
-            Some(other) if *other == pc => {}
-            Some(other) => {
-                let other = *other;
+        match self.warpgroups[group].reallocations.get(number).copied() {
+            Some(other) if other != pc => {
                 let message = "the warps of a warpgroup execute different setmaxnreg instructions".to_string();
                 let help = "all four warps of a warpgroup execute the same one";
                 let mut report = self.registers_error(w, pc, message, help);
                 report.others.push(self.place_of(other, w, "setmaxnreg of another warp"));
-                return Err(report);
+                Err(report)
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// A warp must not leave out what the others of its warpgroup have executed.

@@ -1,6 +1,7 @@
 //! Shared memory of other CTAs of the cluster: it is there only between their start and their end.
 
 use super::access::Target;
+use super::asynchronous::Async;
 use super::fault::{Fault, Place};
 use super::{Machine, Outcome};
 use crate::report::Code;
@@ -43,8 +44,13 @@ impl Machine<'_> {
     /// The last warp of a CTA has exited: nobody may access its shared memory any more.
     pub(super) fn check_cta_exit(&mut self, w: usize, pc: u32) -> Outcome<()> {
         let cta = self.warps[w].cta;
-        if self.launch.cluster == 1 || !self.options.checks.races {
+        if self.launch.cluster == 1 && !self.program.loads || !self.options.checks.races {
             return Ok(());
+        }
+        // What is still on its way into this memory is an access that nobody has waited for.
+        let into = |a: &Async| matches!(a, Async::Copy(copy) if copy.load && copy.shared.0 == cta);
+        while let Some(index) = self.asyncs.iter().position(into) {
+            self.step_async(index)?;
         }
         let warps = cta * self.warps_per_cta..(cta + 1) * self.warps_per_cta;
         let mut clocks = Clocks::new(self.clusters[self.cluster_of(cta)].id);

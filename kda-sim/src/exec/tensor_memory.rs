@@ -5,7 +5,7 @@
 //! `tcgen05.fence::before_thread_sync`.
 
 use super::access::Target;
-use super::asynchronous::Accessor;
+use super::asynchronous::{Accessor, Async};
 use super::warp::{Flow, Step, Wait};
 use super::{Machine, Outcome};
 use crate::memory::block::Block;
@@ -187,7 +187,11 @@ impl Machine<'_> {
             let message = format!("{columns} columns at {address:#x} are freed, which is no allocation");
             return Err(self.tensor_error(w, pc, message, "free each allocation once, whole, by its address"));
         };
-        // Nobody may still use them.
+        // Nobody may still use them, and what is in flight does.
+        let in_flight = |a: &Async| matches!(a, Async::TensorProduct(_)) && a.cta() == cta;
+        while let Some(index) = self.asyncs.iter().position(in_flight) {
+            self.step_async(index)?;
+        }
         let who = self.tensor_accessor(w, pc, AgentKind::TensorStore);
         for lane in 0..LANES {
             let offset = (lane * COLUMNS + address as usize) * 4;

@@ -52,6 +52,8 @@ pub struct Program {
     pub(crate) hidden: Vec<(Hidden, u16)>,
     /// Some instructions use registers after they have been issued.
     pub(crate) watches: bool,
+    /// Copies write shared memory.
+    pub(crate) loads: bool,
     /// Choose the build for AVX2 + FMA.
     pub(crate) vector: bool,
 }
@@ -149,6 +151,7 @@ impl Program {
             param_bytes: entry.param_offsets().1,
             bounds: entry.bounds,
             watches: ops.iter().any(|o| matches!(o.kind, op::Kind::Product { .. } | op::Kind::TensorAccess { .. })),
+            loads: ops.iter().any(|o| matches!(o.kind, op::Kind::TensorCopy { .. } | op::Kind::BulkLoad { .. })),
             agents: AgentLayout::of(&ops),
             ops,
             lists,
