@@ -332,13 +332,16 @@ fn run(
     }
     for (ring, [committed, released]) in given.iter().enumerate() {
         if committed != released {
-            let span =
-                take_span(programs, ring).and_then(|s| model.spans.get(s).copied()).unwrap_or_else(Span::call_site);
+            // The side that has done more than the other.
+            let side = usize::from(released > committed);
+            let span = take_span(programs, ring, side)
+                .and_then(|s| model.spans.get(s).copied())
+                .unwrap_or_else(Span::call_site);
             return Err(Diagnostic::new(
                 660,
                 span,
                 format!(
-                    "`{}` ends with {committed} stages committed and {released} released{}",
+                    "stages of `{}` at the end: {committed} committed, {released} released{}",
                     model.rings[ring].name,
                     with(trips, texts)
                 ),
@@ -349,24 +352,29 @@ fn run(
     Ok(())
 }
 
-/// The place of the first use of a ring.
-fn take_span(programs: &[Vec<Step>], wanted: usize) -> Option<usize> {
-    fn find(steps: &[Step], wanted: usize) -> Option<usize> {
+/// The place where one side of a ring first takes a stage.
+fn take_span(programs: &[Vec<Step>], ring: usize, side: usize) -> Option<usize> {
+    fn find(steps: &[Step], wanted: (usize, usize)) -> Option<usize> {
         steps.iter().find_map(|step| match step {
-            Step::Event(Event::Take { ring, span, .. }) if *ring == wanted => Some(*span),
+            Step::Event(Event::Take { ring, side, span }) if (*ring, *side) == wanted => Some(*span),
             Step::Event(_) => None,
             Step::Loop { body, .. } => find(body, wanted),
         })
     }
-    programs.iter().find_map(|program| find(program, wanted))
+    programs.iter().find_map(|program| find(program, (ring, side)))
 }
 
 /// The assumption under which something was found.
 fn with(trips: &BTreeMap<&str, u64>, texts: &BTreeMap<String, String>) -> String {
-    let trips_of =
-        |(key, n): (&&str, &u64)| format!("{n} trips of {}", texts.get(*key).map_or("a loop", String::as_str));
+    let trips_of = |(key, n): (&&str, &u64)| {
+        format!(
+            "{n} {} of {}",
+            if *n == 1 { "trip" } else { "trips" },
+            texts.get(*key).map_or("a loop", String::as_str)
+        )
+    };
     let list: Vec<String> = trips.iter().map(trips_of).collect();
-    if list.is_empty() { String::new() } else { format!(", if there are {}", list.join(" and ")) }
+    if list.is_empty() { String::new() } else { format!(", with {}", list.join(" and ")) }
 }
 
 fn deadlock(
@@ -403,8 +411,12 @@ fn deadlock(
         }
     };
     let (span, first) = describe(&stuck[0]);
-    let mut error = Diagnostic::new(661, span, format!("deadlock{condition}: {first}"))
-        .help("every stage that is waited for must be committed, and every stage that is acquired again must have been released: give both sides the same loop");
+    let help = if stuck.iter().all(|(_, event)| matches!(event, Event::Meet { .. })) {
+        "let all roles meet equally often, and at their barriers in the same order"
+    } else {
+        "every stage that is waited for must be committed, and every stage that is acquired again must have been released: give both sides the same loop"
+    };
+    let mut error = Diagnostic::new(661, span, format!("deadlock{condition}: {first}")).help(help);
     for other in &stuck[1..] {
         let (span, text) = describe(other);
         error = error.note(span, text);

@@ -72,7 +72,7 @@ fn tensor_map(
     name: &Ident,
 ) -> Result<crate::compiled::Map> {
     if map.tile.len() != axes || axes > kda_core::tensor_map::MAX_MAP_RANK {
-        let message = format!("the tile of `{name}` has {} axes, its tensor {axes}", map.tile.len());
+        let message = format!("axes of the tile of `{name}`: {}, of its tensor: {axes}", map.tile.len());
         return Err(Diagnostic::at(801, name, message)
             .help("a tile has the axes of its tensor, 1 to 5; write 1 where it does not extend"));
     }
@@ -95,7 +95,8 @@ fn tensor_map(
                 803,
                 expr,
                 format!("a tile of {size} elements along an axis; 1 to 256 are possible"),
-            ));
+            )
+            .help("copy a larger tile in several parts"));
         }
         tile.push(size as u32);
     }

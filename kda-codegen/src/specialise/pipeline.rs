@@ -243,7 +243,8 @@ impl Specialiser<'_> {
             self.publish_barriers(site)?;
         }
         if side == 1 && self.elected {
-            return Err(Diagnostic::new(656, site, "`wait` in one thread; the whole role waits for a stage"));
+            return Err(Diagnostic::new(656, site, "`wait` in one thread; the whole role waits for a stage")
+                .help("take it and `release` out of `#[elect_one]`"));
         }
         if self.control() > Uniform::Warp && !self.elected {
             return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
@@ -325,7 +326,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(
                 653,
                 site,
-                format!("a stage of the {} side is not {operation}ed", SIDES[slot.side]),
+                format!("`{operation}` of a stage of the {} side", SIDES[slot.side]),
             )
             .help(format!("write `{right}()`")));
         }

@@ -81,12 +81,13 @@ impl Specialiser<'_> {
             Some([role]) => (self.resolved.roles[*role].first_warp, self.resolved.roles[*role].warps),
             Some(_) => return Err(Diagnostic::new(905, site, "a block of several roles")),
         };
-        if first % 4 != 0 || warps % 4 != 0 || self.control() > Uniform::Warp || self.elected {
-            return Err(Diagnostic::new(
-                905,
-                site,
-                "a product needs whole warpgroups, and no branch in which their threads differ",
-            ));
+        if first % 4 != 0 || warps % 4 != 0 {
+            let message = format!("a product needs whole warpgroups, not warps {first}..{}", first + warps);
+            return Err(Diagnostic::new(905, site, message).help("begin and end the role at warps 0, 4, 8 …"));
+        }
+        if self.control() > Uniform::Warp || self.elected {
+            return Err(Diagnostic::new(905, site, "a product in a branch in which the threads of a warp may differ")
+                .help("make all threads of the warpgroup take part in the product"));
         }
         Ok((first, warps / 4))
     }
