@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(d.chunk(1, 3, false), 0x1400 + 3 * 128 + (1 ^ 3) * 16);
         // A start that is 32 bytes inside the atom.
         let inside = Descriptor { start: 0x1420, ..d };
-        assert_eq!(inside.chunk(0, 3, false), 0x1400 + 3 * 128 + (2 ^ 3) * 16);
+        assert_eq!(inside.chunk(0, 3, false), 0x1400 + 3 * 128 + 16);
         // Column 64 of a transposed tile begins the next box.
         let d = Descriptor::hopper(0x4000_0040_0400_0000 | 0x1400 >> 4).unwrap();
         assert_eq!(d.chunk(8, 9, true), 0x1400 + 16384 + 1024 + 128 + 16);
