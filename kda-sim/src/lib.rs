@@ -1,9 +1,10 @@
 //! Runs PTX kernels on the CPU, and finds what a GPU would hide.
 //!
-//! The input is the text that would go to the driver. Warps are interpreted 32 lanes at a time; bulk copies, barriers and
-//! atomics follow the PTX memory model, and every conflicting pair of accesses that nothing orders is reported, whatever
+//! The input is the text that would go to the driver. Warps are interpreted 32 lanes at a time; bulk and tensor copies,
+//! products of warpgroups and in tensor memory, barriers and atomics follow the PTX memory model, and every conflicting pair of accesses that nothing orders is reported, whatever
 //! the interleaving was. So are uses of undefined values, accesses out of bounds or misaligned, misuse of barriers,
-//! deadlocks, endless loops and divergent collectives, each with the line of the text and of the kernel's source.
+//! registers in flight and tensor memory, deadlocks, endless loops and divergent collectives, each with the line of the text
+//! and of the kernel's source.
 //!
 //! | question | module |
 //! | --- | --- |
@@ -14,6 +15,10 @@
 //! | arithmetic | `alu` |
 //! | warps, barriers, copies: the machine | `exec` |
 //! | what is wrong with a kernel | [`report`] |
+//!
+//! # Products
+//! `mma.sync`, `wgmma` and `tcgen05.mma` multiply exactly, add in f64, and round each result once to f32. A tensor core adds in
+//! an order and a precision of its own: agreement with hardware is within its error, not bit for bit.
 //!
 //! ```
 //! use kda_sim::{Launch, Memory, Options, Program, run};

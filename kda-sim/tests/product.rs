@@ -149,14 +149,13 @@ READY:
             for i in 0..4u32 {
                 let row = i % 2 * 8;
                 let (column, size) = if self.elem == Elem::F32 { (i / 2 * 4, 4) } else { (i / 2 * 8, 2) };
-                let per_lane = if size == 4 { 4 } else { 4 };
                 let at = row / 8 * 256 + column * size / 16 * 128 + column * size % 16;
                 out += &format!(
                     "    shr.u32 %r7, %r3, 2;
     mad.lo.u32 %r8, %r4, 512, %r1;
     mad.lo.u32 %r8, %r7, 16, %r8;
     and.b32 %r9, %r3, 3;
-    mad.lo.u32 %r8, %r9, {per_lane}, %r8;
+    mad.lo.u32 %r8, %r9, 4, %r8;
     ld.shared.u32 %r{}, [%r8+{at}];
 ",
                     20 + i

@@ -16,6 +16,12 @@ struct Case {
 
 const PLAIN: Case = Case { m: 128, n: 16, elem: Elem::BF16 };
 
+/// The same kernel for the architecture that has tensor memory.
+fn blackwell(mut b: Bench) -> Bench {
+    b.text = b.text.replace(".version 8.0\n.target sm_90a", ".version 8.6\n.target sm_100a");
+    b
+}
+
 impl Case {
     fn k(self) -> u32 {
         32 / self.elem.bytes()
@@ -106,8 +112,8 @@ DONE:",
     }
 
     fn bench(self, change: impl Fn(String) -> String) -> Bench {
-        let mut b = Bench::new(&["image", "out"], &change(self.text())).block(128).shared(self.bytes() + 64);
-        b.text = b.text.replace(".version 8.0\n.target sm_90a", ".version 8.6\n.target sm_100a");
+        let b = Bench::new(&["image", "out"], &change(self.text())).block(128).shared(self.bytes() + 64);
+        let mut b = blackwell(b);
         b.buffer(&self.image());
         b.undefined(u64::from(128 * self.n * 4));
         b
@@ -221,7 +227,7 @@ fn an_allocation_waits_for_columns() {
     bar.warp.sync -1;
     ld.shared.u32 %r3, [%r2];
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;";
-    clean(|| Bench::new(&[], body).block(64), |_| {});
+    clean(|| blackwell(Bench::new(&[], body).block(64)), |_| {});
     let never = body.replace("    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;", "    bar.sync 0;");
-    faulty(|| Bench::new(&[], &never).block(64), Code::Deadlock, "tcgen05.alloc");
+    faulty(|| blackwell(Bench::new(&[], &never).block(64)), Code::Deadlock, "tcgen05.alloc");
 }

@@ -213,6 +213,7 @@ impl Executor for SimExecutor {
 mod tests {
     use super::*;
     use crate::{DeviceBuffer, Guarding};
+    use half::bf16;
     use kda_core::Elem;
     use kda_core::launch::{Arg, ScalarArg, prepare};
 
@@ -254,6 +255,31 @@ mod tests {
         let report = executor.last_report().expect("a report");
         assert_eq!((report.code, report.to_string()), (Code::Uninitialised, error.to_string()));
         assert_eq!((executor.last_stats(), executor.last_elapsed()), (None, None));
+    }
+
+    #[test]
+    fn tensor_maps_reach_the_kernel() {
+        let desc = kda_kernels::all().find(|d| d.entry.starts_with("gemm_ws")).expect("the kernel gemm_ws");
+        let executor = SimExecutor::default();
+        let (n, k) = (256u64, 64u64);
+        // Whole numbers of at most 3 bits: every product and sum is exact, and so is its bf16.
+        let value = |seed: u64, i: u64| ((i * 7 + seed) % 5) as f32 - 2.0;
+        let values = |seed: u64| -> Vec<bf16> { (0..n * k).map(|i| bf16::from_f32(value(seed, i))).collect() };
+        let a = DeviceBuffer::of(&executor, "a", &values(1), Guarding::NONE).unwrap();
+        let b = DeviceBuffer::of(&executor, "b", &values(2), Guarding::NONE).unwrap();
+        let c = DeviceBuffer::new(&executor, "c", n * n * 2, Guarding::NONE).unwrap();
+        let tensor =
+            |buffer: &DeviceBuffer, columns| Arg::Tensor(Some(buffer.dense(Elem::BF16, &[n, columns]).unwrap()));
+        let launch = prepare(desc, &[tensor(&a, k), tensor(&b, k), tensor(&c, n)], false).unwrap();
+        assert_eq!(launch.maps.len(), 2);
+        // SAFETY: as above.
+        unsafe { executor.launch(&launch, Stream(0)) }.unwrap();
+        let found = c.download::<bf16>().unwrap();
+        for (at, found) in found.iter().enumerate() {
+            let (i, j) = (at as u64 / n, at as u64 % n);
+            let want: f32 = (0..k).map(|l| value(1, i * k + l) * value(2, j * k + l)).sum();
+            assert_eq!(found.to_f32(), want, "row {i} column {j}");
+        }
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Observer<'_> {
     }
 
     /// True for a copy of the lane's own that it has waited for.
+    #[cold]
     fn waited(&self, agent: u32, clock: u32, previous_lane: u32, lane: u32) -> bool {
         let (copies, waited) = self.own_copies;
         agent == copies && copies != 0 && previous_lane == lane && lane < MANY_LANES && clock <= waited[lane as usize]

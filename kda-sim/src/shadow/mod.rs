@@ -9,8 +9,9 @@
 //! | the same for a warp's consecutive words | [`span`] |
 //!
 //! # Model
-//! An *agent* performs accesses in an order of its own: a warp through the generic proxy, the bulk reads and the bulk
-//! writes of a warp, or an mbarrier, for the copies that complete on it. Each agent counts a clock. A *segment* is an agent and
+//! An *agent* performs accesses in an order of its own: a warp through the generic proxy, its `cp.async` copies, the bulk
+//! reads and the bulk writes of a warp, the products of a warpgroup or of a thread, the tensor-memory loads and stores of a
+//! warp, or an mbarrier, for the copies that complete on it. Each agent counts a clock. A *segment* is an agent and
 //! a value of its clock; a shadow cell of four bytes names the segment of the last write and the set of segments that
 //! have read since. An access is a race unless every conflicting segment is covered by the clocks of its observer.
 //!
