@@ -41,6 +41,7 @@ mod roles;
 mod shared;
 mod site;
 mod sync;
+mod tensor_copy;
 mod tile;
 mod trial;
 mod value;

@@ -4,6 +4,7 @@
 //! neighbour where the sign of the error asks for it.
 
 use kda_ptx::modifier::{Accuracy, Round};
+use std::cmp::Ordering;
 
 /// The canonical NaN of `f32` results.
 pub const NAN32: u32 = 0x7fff_ffff;
@@ -132,51 +133,43 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (s, (a - (s - bb)) + (b - bb))
 }
 
-/// Rounds the exact value `near + error`, `near` being its nearest `f32`, in a direction.
+/// Where the exact value `near + error` goes from `near`, its nearest: one value below, none, or one above.
 ///
 /// `error` needs only the right sign, zero where `near` is exact.
-pub fn direct32(near: f32, error: f64, direction: Direction) -> f32 {
+#[inline(always)]
+fn direct(near: f64, error: f64, direction: Direction) -> Ordering {
     if near.is_nan() || error == 0.0 {
-        return near;
+        return Ordering::Equal;
     }
     let down = match direction {
-        Direction::Nearest => return near,
+        Direction::Nearest => return Ordering::Equal,
         Direction::Down => true,
         Direction::Up => false,
-        Direction::Zero => {
-            if near == 0.0 {
-                return near;
-            }
-            near > 0.0
-        }
+        Direction::Zero if near == 0.0 => return Ordering::Equal,
+        Direction::Zero => near > 0.0,
     };
     match (down, error > 0.0) {
-        (true, false) => near.next_down(),
-        (false, true) => near.next_up(),
-        _ => near,
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}
+
+/// Rounds the exact value `near + error`, `near` being its nearest `f32`, in a direction.
+pub fn direct32(near: f32, error: f64, direction: Direction) -> f32 {
+    match direct(near.into(), error, direction) {
+        Ordering::Less => near.next_down(),
+        Ordering::Equal => near,
+        Ordering::Greater => near.next_up(),
     }
 }
 
 /// As [`direct32`] in `f64`.
 pub fn direct64(near: f64, error: f64, direction: Direction) -> f64 {
-    if near.is_nan() || error == 0.0 {
-        return near;
-    }
-    let down = match direction {
-        Direction::Nearest => return near,
-        Direction::Down => true,
-        Direction::Up => false,
-        Direction::Zero => {
-            if near == 0.0 {
-                return near;
-            }
-            near > 0.0
-        }
-    };
-    match (down, error > 0.0) {
-        (true, false) => near.next_down(),
-        (false, true) => near.next_up(),
-        _ => near,
+    match direct(near, error, direction) {
+        Ordering::Less => near.next_down(),
+        Ordering::Equal => near,
+        Ordering::Greater => near.next_up(),
     }
 }
 
