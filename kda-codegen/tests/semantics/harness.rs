@@ -1,9 +1,11 @@
 //! Compiles a kernel from source text and runs it on the simulator.
 
-use kda_codegen::compiled::Compiled;
+use kda_codegen::compiled::{Compiled, ParamKind};
 use kda_codegen::diag::Diagnostic;
 use kda_codegen::{signature, specialise, syntax, variants};
-use kda_sim::{Launch, Memory, Options, Program};
+use kda_core::launch::TensorArg;
+use kda_core::tensor_map::{TensorMapArg, TensorMapParam};
+use kda_sim::{CtaOrder, Launch, Memory, Options, Program, Report, Schedule};
 use std::collections::HashMap;
 
 /// A number as bytes.
@@ -119,25 +121,76 @@ impl Run {
         self.set(name, at)
     }
 
+    /// Allocates a dense tensor of this shape, outermost first, and encodes the tensor map of the parameter for it.
+    pub fn map<T: Plain>(&mut self, name: &str, values: &[T], shape: &[u64]) -> &mut Run {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
+        let at = self.memory.allocate(bytes.len() as u64).expect("memory");
+        self.memory.write(at, &bytes).expect("a write");
+        self.tensors.insert(name.into(), (at, bytes.len() as u64));
+        let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
+        let ParamKind::Tensor { elem, writes, map: Some(map), .. } = &param.kind else { panic!("`{name}` is no map") };
+        let tile: &'static [u32] = map.copy.clone().leak();
+        let (stable, dims) = (false, &[][..]);
+        let arg = TensorMapArg {
+            param: TensorMapParam { elem: *elem, writes: *writes, stable, dims, tile, swizzle: map.swizzle },
+            tensor: TensorArg::dense(at, bytes.len() as u64, *elem, shape).expect("a tensor"),
+            offset: param.offset,
+        };
+        let encoded = arg.encode();
+        self.params[param.offset as usize..][..encoded.len()].copy_from_slice(&encoded);
+        self
+    }
+
     /// Runs the kernel with all checks; a fault fails the test.
     pub fn launch(&mut self, grid: u32) -> &mut Run {
-        let program = Program::load(&self.compiled.ptx).unwrap_or_else(|e| panic!("{e}\n{}", self.compiled.ptx));
-        let launch = Launch {
-            shared_bytes: self.compiled.shared_bytes,
-            ..Launch::new([grid, 1, 1], self.compiled.block, &self.params)
-        };
-        if let Err(report) = kda_sim::run(&program, &launch, &mut self.memory, &Options::default()) {
+        if let Err(report) = self.try_launch(grid, &Options::default()) {
             panic!("{report}\n{}", self.compiled.ptx);
         }
         self
     }
 
+    /// Runs the kernel under every schedule, from the same memory each time; a fault fails the test, and so do results that
+    /// depend on the schedule. The memory is left as a run leaves it.
+    pub fn launch_everywhere(&mut self, grid: u32) -> &mut Run {
+        let before: Vec<(u64, Vec<u8>)> =
+            self.tensors.values().map(|(at, length)| (*at, self.bytes(*at, *length))).collect();
+        let mut results: Option<Vec<Vec<u8>>> = None;
+        for (index, schedule) in Schedule::ALL.iter().enumerate() {
+            for (at, bytes) in &before {
+                self.memory.write(*at, bytes).expect("a write");
+            }
+            let cta_order = [CtaOrder::Forward, CtaOrder::Reverse, CtaOrder::Random][index % 3];
+            let options = Options { schedule: *schedule, cta_order, seed: index as u64, ..Options::default() };
+            if let Err(report) = self.try_launch(grid, &options) {
+                panic!("{schedule:?}: {report}\n{}", self.compiled.ptx);
+            }
+            let after = before.iter().map(|(at, bytes)| self.bytes(*at, bytes.len() as u64)).collect();
+            assert_eq!(*results.get_or_insert_with(|| Vec::clone(&after)), after, "{schedule:?} gives other results");
+        }
+        self
+    }
+
+    /// Runs the kernel; gives the fault that stopped it.
+    pub fn try_launch(&mut self, grid: u32, options: &Options) -> Result<(), Box<Report>> {
+        let program = Program::load(&self.compiled.ptx).unwrap_or_else(|e| panic!("{e}\n{}", self.compiled.ptx));
+        let launch = Launch {
+            shared_bytes: self.compiled.shared_bytes,
+            cluster: self.compiled.cluster,
+            ..Launch::new([grid, 1, 1], self.compiled.block, &self.params)
+        };
+        kda_sim::run(&program, &launch, &mut self.memory, options).map(|_| ())
+    }
+
+    fn bytes(&self, at: u64, length: u64) -> Vec<u8> {
+        let mut bytes = vec![0; length as usize];
+        self.memory.read(at, &mut bytes).expect("a read");
+        bytes
+    }
+
     /// The contents of a tensor.
     pub fn read<T: Plain>(&self, name: &str) -> Vec<T> {
         let (at, length) = self.tensors[name];
-        let mut bytes = vec![0; length as usize];
-        self.memory.read(at, &mut bytes).expect("a read");
-        bytes.chunks(size_of::<T>()).map(T::of_bytes).collect()
+        self.bytes(at, length).chunks(size_of::<T>()).map(T::of_bytes).collect()
     }
 }
 

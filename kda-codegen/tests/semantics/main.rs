@@ -5,6 +5,7 @@
 mod arithmetic;
 mod collectives;
 mod control;
+mod copies;
 mod harness;
 mod memory;
 mod programs;
