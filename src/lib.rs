@@ -7,9 +7,11 @@
 //! | what is the right answer | [`mod@reference`] |
 //! | which kernels are there | [`registry`] |
 //! | does every operator give the right answer | [`checks`] |
+//! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
 
+pub mod assembler;
 pub mod checks;
 pub mod registry;
 

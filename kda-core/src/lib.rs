@@ -9,10 +9,12 @@
 //! | tensors and scalars handed to a launch, checked and packed | [`launch`] |
 //! | what bulk tensor copies know about a tensor | [`tensor_map`] |
 //! | a device that runs kernels | [`exec`] |
+//! | the codes of errors, explained | [`codes`] |
 //!
 //! Everything a kernel macro expands to refers to this crate alone.
 
 pub mod arch;
+pub mod codes;
 pub mod desc;
 pub mod elem;
 pub mod exec;

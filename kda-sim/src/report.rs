@@ -37,6 +37,26 @@ pub enum Code {
     Registers = 3013,
 }
 
+impl Code {
+    /// Every kind.
+    pub const ALL: [Code; 14] = [
+        Code::Launch,
+        Code::Race,
+        Code::Uninitialised,
+        Code::OutOfBounds,
+        Code::Misaligned,
+        Code::Barrier,
+        Code::Deadlock,
+        Code::StepLimit,
+        Code::Trap,
+        Code::Divergent,
+        Code::Product,
+        Code::TensorMap,
+        Code::TensorMemory,
+        Code::Registers,
+    ];
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KDA{}", *self as u16)
@@ -124,3 +144,14 @@ impl fmt::Display for Report {
 }
 
 impl std::error::Error for Report {}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn every_code_is_explained() {
+        let known: Vec<u16> = kda_core::codes::simulator::ENTRIES.iter().map(|entry| entry.code.0).collect();
+        assert_eq!(Code::ALL.map(|code| code as u16).to_vec(), known);
+    }
+}

@@ -8,8 +8,10 @@
 //! ```
 //! Results go to standard output; causes of failures go to standard error, one line each.
 
+mod assemble;
 mod card;
 mod check;
+mod explain;
 mod list;
 mod progress;
 mod ptx;
@@ -49,6 +51,10 @@ enum Command {
     Card(select::Arguments),
     /// Run a kernel in the simulator and report races, stray accesses and deadlocks.
     Sim(sim::Arguments),
+    /// Assemble kernels with ptxas, and report errors, spills and lost optimisations at their Rust lines.
+    Assemble(assemble::Arguments),
+    /// Explain a code such as KDA0605: what is wrong, and what to write instead.
+    Explain(explain::Arguments),
 }
 
 /// The option `--backend`.
@@ -115,6 +121,8 @@ fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
         Command::Ptx(arguments) => ptx::run(&arguments, &kernels(), streams),
         Command::Card(arguments) => card::run(&arguments, &kernels(), streams),
         Command::Sim(arguments) => sim::run(&arguments, &kernels(), &kda::checks::operators(), streams),
+        Command::Assemble(arguments) => assemble::run(&arguments, &kernels(), streams),
+        Command::Explain(arguments) => explain::run(&arguments, streams),
     }
 }
 

@@ -2,29 +2,20 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | [`catalogue`] | every code with its title, explanation and what to write |
+//! | [`kda_core::codes`] | every code with its title, explanation and what to write |
 //! | [`render`] | a diagnostic as the tokens of `compile_error!` |
 //!
 //! A step that can find several independent errors collects them in [`Errors`]; a step that cannot go on after the first
 //! returns [`Result`].
 
-pub mod catalogue;
 pub mod render;
 #[cfg(test)]
 mod tests;
 
+pub use kda_core::codes as catalogue;
+pub use kda_core::codes::Code;
 use proc_macro2::{LineColumn, Span, TokenTree};
 use quote::ToTokens;
-
-/// A code of the catalogue: `KDA0105`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Code(pub u16);
-
-impl std::fmt::Display for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KDA{:04}", self.0)
-    }
-}
 
 /// One error: a cause, a place, and what to write instead.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Every code, with what it means and what to write instead.
+//! Every code that the workspace reports: what it means, and what to write instead.
 //!
 //! | codes | area | table |
 //! | --- | --- | --- |
@@ -12,9 +12,12 @@
 //! | KDA08xx | bulk tensor copies | [`tma`] |
 //! | KDA09xx | matrix products | [`mma`] |
 //! | KDA10xx | launch | [`launch`] |
+//! | KDA20xx | the assembler, `ptxas` | [`assembler`] |
+//! | KDA30xx | the simulator | [`simulator`] |
 //!
-//! A test reads the crate's sources and refuses a code without an entry and an entry without a use.
+//! Tests of the crates that report them refuse a code without an entry and an entry without a use.
 
+pub mod assembler;
 pub mod bodies;
 pub mod budgets;
 pub mod constants;
@@ -23,10 +26,19 @@ pub mod launch;
 pub mod mma;
 pub mod protocol;
 pub mod roles;
+pub mod simulator;
 pub mod tma;
 pub mod types;
 
-use super::Code;
+/// A code of the catalogue: `KDA0105`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub u16);
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KDA{:04}", self.0)
+    }
+}
 
 /// One code of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +70,8 @@ pub const TABLES: &[&[Entry]] = &[
     tma::ENTRIES,
     mma::ENTRIES,
     launch::ENTRIES,
+    assembler::ENTRIES,
+    simulator::ENTRIES,
 ];
 
 /// Every entry, in the order of the codes.
@@ -65,10 +79,14 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     TABLES.iter().flat_map(|table| table.iter())
 }
 
-/// The entry of `KDA0105`, `0105` or `105`.
+/// The entry of `KDA0105`, `kda0105`, `0105` or `105`.
 pub fn find(code: &str) -> Option<&'static Entry> {
-    let digits =
-        code.trim().trim_start_matches(['K', 'k']).trim_start_matches(['D', 'd']).trim_start_matches(['A', 'a']);
-    let number: u16 = digits.parse().ok()?;
+    let code = code.trim();
+    let digits = match code.get(..3) {
+        Some(prefix) if prefix.eq_ignore_ascii_case("kda") => &code[3..],
+        _ => code,
+    };
+    // `parse` takes a sign, a code has none.
+    let number: u16 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
     all().find(|entry| entry.code.0 == number)
 }
