@@ -57,5 +57,5 @@ fn the_gate_sees_errors_spills_and_lost_optimisations() {
     // Products whose registers nothing orders: the assembler orders them itself, and says where.
     let desc = named("gemm_ws");
     let found = codes(&ptxas, desc, &edited(desc, "    wgmma.fence.sync.aligned;\n", ""));
-    assert!(matches!(found[..], [(2003, line), ..] if line > desc.source.line), "{found:?}");
+    assert!(matches!(found[..], [(2003, line), ..] if line != desc.source.line), "{found:?}");
 }
