@@ -155,6 +155,7 @@ fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
             let items = a.iter().zip(b).map(|(old, new)| same_type(old, new, site));
             items.collect::<Result<_>>().map(Value::Tuple)
         }
+        (Value::Frag(a), Value::Frag(b)) if a.alike(&b) => Ok(Value::Frag(b)),
         (Value::Const(_) | Value::Scalar(_), new @ (Value::Const(_) | Value::Scalar(_))) => same_number(old, new, site),
         (Value::Global(_), new @ Value::Global(_))
         | (Value::Shared(_), new @ Value::Shared(_))

@@ -169,5 +169,6 @@ fn only_computes(node: &Node) -> bool {
             | Inst::Tanh(_)
             // All lanes are here, or the shuffle was refused.
             | Inst::Shfl(_)
+            | Inst::Vote(_)
     )
 }

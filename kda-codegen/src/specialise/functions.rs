@@ -27,6 +27,11 @@ const FUNCTIONS: &[&str] = &[
     "tanh_approx",
     "shfl",
     "shfl_xor",
+    "shfl_up",
+    "shfl_down",
+    "any",
+    "all",
+    "ballot",
     "cta_sync",
     "warp_sync",
     "smem",
@@ -61,6 +66,11 @@ impl Specialiser<'_> {
             "smem" => return self.smem(generics, args, site),
             "size_of" => return self.size_of(generics, args, site),
             _ => {}
+        }
+        if let [ty, function] = names
+            && ty == "Frag"
+        {
+            return self.fragment(function, generics, args, site);
         }
         if let [ty, function] = names
             && ty == "Acc"
@@ -118,10 +128,15 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.approximate(&name, a, site)
             }
-            "shfl" | "shfl_xor" => {
+            "shfl" | "shfl_xor" | "shfl_up" | "shfl_down" => {
                 let [value, lane] = self.arguments(&name, args, site)?;
                 self.place(site);
-                self.shuffle(name == "shfl_xor", value, lane, site)
+                self.shuffle(&name, value, lane, site)
+            }
+            "any" | "all" | "ballot" => {
+                let [condition] = self.arguments(&name, args, site)?;
+                self.place(site);
+                self.vote(&name, condition, site)
             }
             "l2::evict_first" | "l2::evict_last" | "l2::evict_normal" | "l2::evict_unchanged" => {
                 let [] = self.arguments(&name, args, site)?;

@@ -17,6 +17,13 @@ use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 
 impl Specialiser<'_> {
+    /// True if `lanes` elements from here are provably one aligned vector, given the base's alignment.
+    pub(super) fn is_vector(&self, view: &GlobalView, lanes: u64) -> bool {
+        view.inner == Stride::Const(1)
+            && view.multiple.is_multiple_of(lanes)
+            && view.offset.unsigned_abs().is_multiple_of(lanes.into())
+    }
+
     /// Proves that `lanes` elements from here are one aligned vector, and notes what the base must satisfy.
     fn prove_vector(&mut self, view: &GlobalView, lanes: u64, site: Site<'_>) -> Result<()> {
         let bytes = lanes * u64::from(view.elem.bytes());
@@ -34,7 +41,7 @@ impl Specialiser<'_> {
         if view.inner != Stride::Const(1) {
             return Err(Diagnostic::new(450, site, format!("the innermost axis of `{name}` is not contiguous")));
         }
-        if !view.multiple.is_multiple_of(lanes) || !view.offset.unsigned_abs().is_multiple_of(lanes.into()) {
+        if !self.is_vector(view, lanes) {
             let known = gcd(view.multiple, view.offset.unsigned_abs() as u64);
             let message = format!(
                 "the offset into `{name}` is known to be a multiple of {known} elements; a vector access needs {lanes}"

@@ -40,6 +40,11 @@ impl Specialiser<'_> {
                 let items = x.iter().zip(y).map(|(x, y)| self.join(x, y, uniform, copies, site));
                 items.collect::<Result<_>>().map(Value::Tuple)
             }
+            (Value::Frag(x), Value::Frag(y)) if x.alike(y) => {
+                let blocks = x.blocks.iter().zip(&y.blocks).map(|(x, y)| self.join(x, y, uniform, copies, site));
+                let blocks = blocks.collect::<Result<_>>()?;
+                Ok(Value::Frag(Box::new(x.with(x.kind, blocks))))
+            }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
                 let elem = self.joined_elem(a, b, site)?;
                 let uniform = uniform.max(a.uniform()).max(b.uniform());
@@ -99,6 +104,12 @@ impl Specialiser<'_> {
                 let items = x.iter().zip(y).map(|(x, y)| self.widen(x, y, uniform, phis, changed, site));
                 items.collect::<Result<_>>().map(Value::Tuple)
             }
+            (Value::Frag(x), Value::Frag(y)) if x.alike(y) => {
+                let pairs = x.blocks.iter().zip(&y.blocks);
+                let blocks = pairs.map(|(x, y)| self.widen(x, y, uniform, phis, changed, site));
+                let blocks = blocks.collect::<Result<_>>()?;
+                Ok(Value::Frag(Box::new(x.with(x.kind, blocks))))
+            }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
                 let known = match now {
                     Value::Scalar(s) => phis.iter_mut().find(|(phi, _)| phi.reg == s.reg),
@@ -147,6 +158,9 @@ impl Specialiser<'_> {
         match (now, after) {
             (Value::Array(x), Value::Array(y)) | (Value::Tuple(x), Value::Tuple(y)) => {
                 x.iter().zip(y).for_each(|(x, y)| Self::next_values(x, y, phis, out));
+            }
+            (Value::Frag(x), Value::Frag(y)) => {
+                x.blocks.iter().zip(&y.blocks).for_each(|(x, y)| Self::next_values(x, y, phis, out));
             }
             (Value::Scalar(s), after) => {
                 if let Some((phi, _)) = phis.iter().find(|(phi, _)| phi.reg == s.reg)

@@ -1,17 +1,17 @@
-//! Arithmetic functions, shuffles, cache policies.
+//! Arithmetic functions, cache policies.
 
 use super::Specialiser;
 use super::params::arithmetic;
 use super::range::{Range, multiple};
 use super::site::Site;
-use super::value::{Hint, Scalar, Value, gcd};
+use super::value::{Hint, Value, gcd};
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Uniform, when};
+use crate::kir::when;
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{DstAndPred, Src};
+use kda_ptx::operand::Src;
 use kda_ptx::table::*;
 use proc_macro2::Span;
 
@@ -32,6 +32,9 @@ impl Specialiser<'_> {
             let (a, b, c) = (spread(a)?, spread(b)?, spread(c)?);
             let items = a.into_iter().zip(b).zip(c).map(|((a, b), c)| self.fma(a, b, c, site));
             return items.collect::<Result<_>>().map(Value::Array);
+        }
+        if [&a, &b, &c].iter().any(|v| matches!(v, Value::Frag(_))) {
+            return self.fragment_fma(a, b, c, site);
         }
         let real = |v: &Value| matches!(v, Value::Const(Const::Float(_, None)));
         let elem = match (real(&a), real(&b), real(&c)) {
@@ -152,44 +155,6 @@ impl Specialiser<'_> {
             "lg2_approx" => Lg2 { ftz, ty, dst, a: a.clone() }.into(),
             _ => Tanh { ty, dst, a: a.clone() }.into(),
         })))
-    }
-
-    /// `shfl(value, lane)`, `shfl_xor(value, mask)` among the 32 lanes of the warp.
-    pub(super) fn shuffle(&mut self, xor: bool, value: Value, lane: Value, site: Site<'_>) -> Result<Value> {
-        if self.control() > Uniform::Warp {
-            let message = "a shuffle needs all lanes of the warp, but lanes may differ in the branch around it";
-            return Err(Diagnostic::new(350, site, message)
-                .help("compute the value in all lanes and use it under the condition"));
-        }
-        if let Value::Array(items) = value {
-            return items
-                .into_iter()
-                .map(|x| self.shuffle(xor, x, lane.clone(), site))
-                .collect::<Result<_>>()
-                .map(Value::Array);
-        }
-        let source = self.scalar(&value, None, site)?;
-        if source.elem.bytes() != 4 {
-            return Err(Diagnostic::new(156, site, format!("a shuffle moves 32 bits, not a {}", source.elem)));
-        }
-        let mode = if xor { ShuffleMode::Bfly } else { ShuffleMode::Idx };
-        let uniform = match (xor, lane.uniform()) {
-            (false, Uniform::Cta | Uniform::Warp) => Uniform::Warp,
-            _ => Uniform::Thread,
-        };
-        let lane = self.operand(&lane, Elem::U32, site)?;
-        // Not shared with an equal shuffle: a shuffle is a meeting of lanes.
-        let reg = self.builder.fresh(Class::B32);
-        self.builder.inst(Shfl {
-            mode,
-            ty: Type::B32,
-            dst: DstAndPred { dst: Some(reg), pred: None },
-            a: source.src(),
-            lane,
-            clamp: Src::Imm(31),
-            members: Src::Imm(-1),
-        });
-        Ok(Value::Scalar(Scalar { reg, uniform, ..source }))
     }
 
     pub(super) fn policy(&mut self, policy: L2Policy) -> kda_ptx::Reg {

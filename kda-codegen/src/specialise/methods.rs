@@ -175,6 +175,9 @@ impl Specialiser<'_> {
                 };
                 self.as_operand(&acc, elem, site)
             }
+            (Value::Frag(frag), _) => self
+                .fragment_method(&frag, call, &args, site)?
+                .ok_or_else(|| Diagnostic::at(158, &call.method, format!("a fragment has no method `{name}`"))),
             (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, &args, site),
             (Value::Barrier(index), "sync" | "arrive") => {
                 let [] = self.arguments(&name, &args, site)?;

@@ -9,9 +9,10 @@
 //! | --- | --- |
 //! | what a value is, and what is known of it | `value`, `range` |
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
-//! | calls: device functions, functions, methods | `call`, `functions`, `math`, `methods` |
+//! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
+//! | matrices in the registers of a warp | `fragment` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
@@ -25,9 +26,11 @@ mod control;
 mod convert;
 mod env;
 mod expr;
+mod fragment;
 mod functions;
 mod global;
 mod join;
+mod lanes;
 mod loops;
 mod math;
 mod methods;

@@ -36,6 +36,9 @@ impl Specialiser<'_> {
                     .collect::<Result<_>>()
                     .map(Value::Array);
             }
+            (Value::Frag(_), _) | (_, Value::Frag(_)) if is_arithmetic(op) => {
+                return self.fragment_binary(op, a, b, site).map(|frag| Value::Frag(Box::new(frag)));
+            }
             (Value::Array(x), Value::Const(_) | Value::Scalar(_)) if is_arithmetic(op) => {
                 let items = x.clone();
                 return items
@@ -270,6 +273,10 @@ impl Specialiser<'_> {
             }
             Value::Array(items) => {
                 items.into_iter().map(|x| self.unary(op, x, site)).collect::<Result<_>>().map(Value::Array)
+            }
+            Value::Frag(frag) if frag.kind == super::fragment::Kind::F32 => {
+                let blocks: Result<Vec<Value>> = frag.blocks.iter().map(|x| self.unary(op, x.clone(), site)).collect();
+                Ok(Value::Frag(Box::new(frag.with(frag.kind, blocks?))))
             }
             Value::Scalar(x) => {
                 let ty = arithmetic(x.elem);

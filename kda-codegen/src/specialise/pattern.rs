@@ -82,6 +82,7 @@ impl Specialiser<'_> {
                 | Value::Tile(_)
                 | Value::Slot(_)
                 | Value::Acc(_)
+                | Value::Frag(_)
                 | Value::Operand(_)),
                 _,
             ) => Ok(value),

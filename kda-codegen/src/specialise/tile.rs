@@ -126,7 +126,12 @@ impl Specialiser<'_> {
     }
 
     /// `tile.at([row, column])`: the address of an element; both may be runtime values.
-    fn element_address(&mut self, view: &TileView, indices: Vec<(Index, Site<'_>)>, site: Site<'_>) -> Result<Address> {
+    pub(super) fn element_address(
+        &mut self,
+        view: &TileView,
+        indices: Vec<(Index, Site<'_>)>,
+        site: Site<'_>,
+    ) -> Result<Address> {
         let mut values = Vec::new();
         for (index, at) in indices {
             match index {

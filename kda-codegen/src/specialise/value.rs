@@ -1,5 +1,6 @@
 //! Values: known, or in registers.
 
+use super::fragment::Fragment;
 use super::pipeline::Slot;
 use super::range::Range;
 use super::tile::TileView;
@@ -36,6 +37,8 @@ pub enum Value {
     Acc(Box<Accumulator>),
     /// An operand of warpgroup products in registers.
     Operand(Box<Operand>),
+    /// A matrix in the registers of a warp.
+    Frag(Box<Fragment>),
     /// A named barrier, by index.
     Barrier(usize),
     /// How an access uses the caches.
@@ -181,6 +184,7 @@ impl Value {
     /// Numbers in it, known or not.
     pub fn leaves(&self) -> usize {
         match self {
+            Value::Frag(frag) => frag.blocks.iter().map(Value::leaves).sum(),
             Value::Array(items) | Value::Tuple(items) => items.iter().map(Value::leaves).sum::<usize>().max(1),
             _ => 1,
         }
@@ -198,6 +202,7 @@ impl Value {
     pub fn uniform(&self) -> Uniform {
         match self {
             Value::Scalar(scalar) => scalar.uniform,
+            Value::Frag(_) => Uniform::Thread,
             Value::Array(items) | Value::Tuple(items) => items.iter().map(Value::uniform).max().unwrap_or(Uniform::Cta),
             _ => Uniform::Cta,
         }
@@ -232,6 +237,7 @@ impl Value {
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),
             Value::Operand(operand) => format!("an operand of {} columns in registers", operand.width),
+            Value::Frag(f) => format!("a fragment of {}, {} rows and {} columns", f.kind.name(), f.rows, f.columns),
             Value::Barrier(_) => "a named barrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),

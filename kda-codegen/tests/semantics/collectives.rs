@@ -11,6 +11,41 @@ fn shuffles() {
     });
 }
 
+#[test]
+fn shuffles_up_and_down() {
+    check("let r = shfl_up(a, 3) + shfl_down(a, n) * 3;", |i| {
+        let lane = i.tid % 32;
+        let at = |lane: u32| i.all[(i.tid / 32 * 32 + lane) as usize];
+        let up = if lane >= 3 { at(lane - 3) } else { i.a };
+        let down = if lane + i.n < 32 { at(lane + i.n) } else { i.a };
+        up.wrapping_add(down.wrapping_mul(3))
+    });
+}
+
+#[test]
+fn votes() {
+    check(
+        "let c = a % 4 == n;
+         let mut r = ballot(c);
+         if any(c) { r += shfl(a, 7); }
+         if all(c || lane % 2 == 0) { r += 9; }
+         r += all(true) as u32 + any(false) as u32;",
+        |i| {
+            let warp = &i.all[(i.tid / 32 * 32) as usize..][..32];
+            let holds = |lane: usize| warp[lane] % 4 == i.n;
+            let mut r = (0..32).filter(|lane| holds(*lane)).map(|lane| 1u32 << lane).sum::<u32>();
+            if (0..32).any(holds) {
+                r = r.wrapping_add(warp[7]);
+            }
+            if (0..32).all(|lane| holds(lane) || lane % 2 == 0) {
+                r = r.wrapping_add(9);
+            }
+            r.wrapping_add(1)
+        },
+    );
+    assert_eq!(error_of(&source("", "let mut r = 0; if tid % 2 == 0 { r = ballot(true); }")), 350);
+}
+
 /// Four warps with uneven roles; `body` may use `out: [128]`.
 fn roles(body: &str) -> String {
     format!(

@@ -6,6 +6,7 @@ mod arithmetic;
 mod collectives;
 mod control;
 mod copies;
+mod fragments;
 mod harness;
 mod memory;
 mod programs;

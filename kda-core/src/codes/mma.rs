@@ -34,4 +34,11 @@ pub const ENTRIES: &[Entry] = &[
         "A product is executed by the four warps of an aligned warpgroup, together.",
         "Give the role whole warpgroups: warps 4, 8, 12 … at its ends, and no branch in which its threads differ.",
     ),
+    entry(
+        906,
+        "fragment that cannot be",
+        "A fragment has multiples of 8 rows and columns, of f32, tf32, bf16 or f16. Products take operands of one rounded type \
+         and add to f32; memory holds what the fragment holds.",
+        "Round before products, `x.round::<bf16>()`; load and store the type of the view.",
+    ),
 ];
