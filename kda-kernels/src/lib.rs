@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`scale_add`] | the smallest kernel with an exchange through shared memory |
 //! | [`gemm`] | C = A · Bᵀ of bf16 matrices on tensor cores |
+//! | [`ladder`] | eight small kernels, each one idea further |
 //! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
@@ -11,6 +12,7 @@
 
 pub mod device;
 mod families;
+pub mod ladder;
 
 pub use families::conv_verify::conv_verify;
 pub use families::gemm::gemm;
@@ -20,5 +22,5 @@ use kda_core::KernelDesc;
 
 /// Every variant of every kernel.
 pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
-    scale_add::DESCS.iter().chain(gemm::DESCS).chain(conv_verify::DESCS)
+    scale_add::DESCS.iter().chain(ladder::all()).chain(gemm::DESCS).chain(conv_verify::DESCS)
 }

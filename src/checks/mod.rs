@@ -5,6 +5,7 @@
 
 pub mod conv_verify;
 pub mod gemm;
+pub mod ladder;
 pub mod scale_add;
 
 use kda_core::{Executor, KernelDesc};
@@ -107,16 +108,12 @@ pub struct Operator {
     pub replay: RunCase,
 }
 
-/// Every operator of this build that can be checked.
+/// Every operator of this build that can be checked. Third-party references exist for `conv_verify` alone.
 pub fn operators() -> Vec<Operator> {
-    vec![
-        Operator {
-            name: "scale_add",
-            run: scale_add::run,
-            sample: scale_add::sample,
-            // No third-party reference has this kernel, nor the next.
-            replay: |_, _| Ok(None),
-        },
+    let mut operators =
+        vec![Operator { name: "scale_add", run: scale_add::run, sample: scale_add::sample, replay: |_, _| Ok(None) }];
+    operators.extend(ladder::operators());
+    operators.extend([
         Operator { name: "gemm", run: gemm::run, sample: gemm::sample, replay: |_, _| Ok(None) },
         Operator {
             name: "conv_verify",
@@ -124,5 +121,6 @@ pub fn operators() -> Vec<Operator> {
             sample: conv_verify::sample,
             replay: conv_verify::replay,
         },
-    ]
+    ]);
+    operators
 }

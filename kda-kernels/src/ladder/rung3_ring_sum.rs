@@ -1,0 +1,54 @@
+//! Sums of rows: copies run ahead of the threads that read, as far as the ring is deep.
+
+/// The third rung: the same threads fill a ring of stages and empty it.
+#[kda_dsl::kernels(arch = sm_90)]
+pub mod ring_sum {
+    const ROWS: u32 = 128;
+    const COLUMNS: u32 = 32;
+
+    /// `y[i] = sum over j of x[i, j]`, one row a thread, columns in order.
+    #[kernel(block = ROWS, grid = m / ROWS)]
+    #[variants(STAGES in [4])]
+    #[requires(m % ROWS == 0, n % COLUMNS == 0, n >= STAGES * COLUMNS)]
+    fn ring_sum<const STAGES: u32>(
+        #[dims(m, n)] x: TensorMap<f32, Shape<ROWS, COLUMNS>, Swizzle<128>>,
+        #[dims(m)] y: GlobalMut<f32>,
+    ) {
+        let ring = Pipeline::cta { x: smem::<f32, Shape<ROWS, COLUMNS>, Swizzle<128>, STAGES>() };
+        let mut sum = 0.0;
+
+        #[unroll]
+        for stage in 0..STAGES {
+            #[elect_one]
+            {
+                let slot = ring.acquire();
+                slot.x.tma_load(x, [ctaid.x * ROWS, stage * COLUMNS]);
+                slot.commit();
+            }
+        }
+        for tile in 0..n / COLUMNS - STAGES {
+            let slot = ring.wait();
+            #[unroll]
+            for column in 0..COLUMNS {
+                sum += slot.x[[tid, column]];
+            }
+            slot.release();
+            // The stage is free once every warp has released it.
+            #[elect_one]
+            {
+                let slot = ring.acquire();
+                slot.x.tma_load(x, [ctaid.x * ROWS, (tile + STAGES) * COLUMNS]);
+                slot.commit();
+            }
+        }
+        for _ in 0..STAGES {
+            let slot = ring.wait();
+            #[unroll]
+            for column in 0..COLUMNS {
+                sum += slot.x[[tid, column]];
+            }
+            slot.release();
+        }
+        y.at([ctaid.x * ROWS + tid]).store(sum);
+    }
+}
