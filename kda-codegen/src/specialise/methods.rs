@@ -151,7 +151,7 @@ impl Specialiser<'_> {
             (Value::Operand(operand), "k_slice") => {
                 let column = self.slice_start(&name, &args, operand.width, site)?;
                 let column = operand.column + column;
-                Ok(Value::Operand(Box::new(super::wgmma::Operand { column, width: 16, ..*operand })))
+                Ok(Value::Operand(Box::new(super::products::Operand { column, width: 16, ..*operand })))
             }
             (Value::Acc(acc), "mma") => {
                 let [a, b] = self.arguments(&name, &args, site)?;

@@ -11,7 +11,8 @@
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `methods` |
 //! | control | `control`, `loops`, `join`, `trial` |
-//! | memory | `views`, `global`, `shared` |
+//! | memory | `views`, `global`, `shared`, `tile` |
+//! | products of warpgroups | `products` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
@@ -36,6 +37,7 @@ mod ops;
 mod params;
 mod pattern;
 mod pipeline;
+mod products;
 mod range;
 mod roles;
 mod shared;
@@ -46,7 +48,6 @@ mod tile;
 mod trial;
 mod value;
 mod views;
-mod wgmma;
 
 use crate::compiled::{Barrier, Compiled, SharedBuffer};
 use crate::consteval::{Const, Scope};
@@ -152,7 +153,7 @@ struct Specialiser<'a> {
     /// The code runs in one thread of its role.
     elected: bool,
     /// Products in flight, and accumulators so far.
-    flight: wgmma::Flight,
+    flight: products::Flight,
     accumulators: usize,
     /// Places of protocol events.
     spans: Vec<Span>,
@@ -197,7 +198,7 @@ impl<'a> Specialiser<'a> {
             staging: None,
             fresh_barriers: None,
             elected: false,
-            flight: wgmma::Flight::default(),
+            flight: products::Flight::default(),
             accumulators: 0,
             spans: Vec::new(),
             calls: Vec::new(),

@@ -24,7 +24,7 @@ pub(super) struct Mark {
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
-    flight: super::wgmma::Flight,
+    flight: super::products::Flight,
 }
 
 impl Mark {

@@ -1,9 +1,9 @@
 //! Values: known, or in registers.
 
 use super::pipeline::Slot;
+use super::products::{Accumulator, Operand};
 use super::range::Range;
 use super::tile::TileView;
-use super::wgmma::{Accumulator, Operand};
 use crate::consteval::Const;
 use crate::kir::Uniform;
 use kda_core::Elem;
