@@ -285,6 +285,7 @@ impl Specialiser<'_> {
                 "an early `return` must be taken by the whole CTA or by no thread of it",
             ));
         }
+        self.check_idle("at this `return`", site)?;
         self.returned = true;
         self.place(site);
         let place = self.builder.place;

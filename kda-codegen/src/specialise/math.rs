@@ -174,7 +174,7 @@ impl Specialiser<'_> {
         }
         let mode = if xor { ShuffleMode::Bfly } else { ShuffleMode::Idx };
         let uniform = match (xor, lane.uniform()) {
-            (false, Uniform::Cta | Uniform::Warp) => Uniform::Warp,
+            (false, Uniform::Cta | Uniform::Warpgroup | Uniform::Warp) => Uniform::Warp,
             _ => Uniform::Thread,
         };
         let lane = self.operand(&lane, Elem::U32, site)?;

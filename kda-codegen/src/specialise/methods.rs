@@ -29,6 +29,9 @@ impl Specialiser<'_> {
             _ => 1,
         };
         match (receiver, name.as_str()) {
+            (receiver, name) if Self::is_product_method(&receiver, name) => {
+                self.product_method(receiver, call, &args, site)
+            }
             (Value::Global(view), "at") => {
                 let [list] = args.as_slice() else { return Err(one_list(site)) };
                 let indices = self.indices(list)?;
@@ -143,39 +146,6 @@ impl Specialiser<'_> {
                 self.give_stage(&slot, usize::from(name == "release"), site)
             }
             (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
-            (Value::Tile(view), "k_slice") => {
-                let column = self.slice_start(&name, &args, view.width, site)?;
-                let column = view.column + column;
-                Ok(Value::Tile(Box::new(super::tile::TileView { column, width: 16, ..*view })))
-            }
-            (Value::Operand(operand), "k_slice") => {
-                let column = self.slice_start(&name, &args, operand.width, site)?;
-                let column = operand.column + column;
-                Ok(Value::Operand(Box::new(super::products::Operand { column, width: 16, ..*operand })))
-            }
-            (Value::Acc(acc), "mma") => {
-                let [a, b] = self.arguments(&name, &args, site)?;
-                let mut acc = acc;
-                match (a, b) {
-                    (Value::Tile(a), Value::Tile(b)) => self.mma(&mut acc, &a, &b, site)?,
-                    (Value::Operand(a), Value::Tile(b)) => self.mma_registers(&mut acc, &a, &b, site)?,
-                    (a, b) => {
-                        let message = format!("a product of {} and {}", a.describe(), b.describe());
-                        return Err(Diagnostic::new(902, site, message)
-                            .help("A is a tile in shared memory or an operand in registers, B a tile"));
-                    }
-                }
-                self.assign_value(&call.receiver, Value::Acc(acc))?;
-                Ok(Value::Unit)
-            }
-            (Value::Acc(acc), "as_a") => {
-                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
-                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
-                    _ => return Err(Diagnostic::new(157, site, "`as_a` needs a type: `as_a::<bf16>()`")),
-                };
-                self.as_operand(&acc, elem, site)
-            }
-            (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, &args, site),
             (Value::Barrier(index), "sync" | "arrive") => {
                 let [] = self.arguments(&name, &args, site)?;
                 self.place(site);
@@ -204,18 +174,6 @@ impl Specialiser<'_> {
             (receiver, _) => {
                 Err(Diagnostic::at(158, &call.method, format!("{} has no method `{name}`", receiver.describe())))
             }
-        }
-    }
-}
-
-impl Specialiser<'_> {
-    /// First column of a slice of 16: a constant multiple of 16.
-    fn slice_start(&mut self, name: &str, args: &[&Expr], width: u64, site: Site<'_>) -> Result<u64> {
-        let [column] = self.arguments(name, args, site)?;
-        match column.as_int() {
-            Some(c) if c >= 0 && c % 16 == 0 && c + 16 <= i128::from(width) => Ok(c as u64),
-            _ => Err(Diagnostic::new(154, site, format!("a slice of 16 columns of {width}"))
-                .help("the first column is a constant and a multiple of 16")),
         }
     }
 }

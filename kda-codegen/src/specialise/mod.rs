@@ -152,9 +152,13 @@ struct Specialiser<'a> {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// Register of the warp's index, once something has asked for it.
+    warp_register: Option<Reg>,
     /// Products in flight, and accumulators so far.
     flight: products::Flight,
     accumulators: usize,
+    /// Accumulators that have become operands.
+    conversions: products::Conversions,
     /// Places of protocol events.
     spans: Vec<Span>,
     calls: Vec<String>,
@@ -198,8 +202,10 @@ impl<'a> Specialiser<'a> {
             staging: None,
             fresh_barriers: None,
             elected: false,
+            warp_register: None,
             flight: products::Flight::default(),
             accumulators: 0,
+            conversions: products::Conversions::default(),
             spans: Vec::new(),
             calls: Vec::new(),
         }
@@ -215,6 +221,7 @@ impl<'a> Specialiser<'a> {
                 None => Diagnostic::at(160, &self.kernel.name, message),
             });
         }
+        self.check_landed_by("the kernel")?;
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
                 if let Some(span) = state.early {

@@ -41,6 +41,14 @@ pub struct TileView {
     pub column: u64,
     /// Columns of this part.
     pub width: u64,
+    /// First row of this part.
+    pub row: u64,
+    /// Rows of this part.
+    pub height: u64,
+    /// Its rows are what the source calls columns.
+    pub transposed: bool,
+    /// Products take it with the other sign.
+    pub negated: bool,
     /// The pipeline's slot that the tile belongs to.
     pub slot: Option<u32>,
 }
@@ -49,6 +57,26 @@ impl TileView {
     /// Bytes of one stage.
     pub fn stage_bytes(&self) -> u64 {
         self.rows * self.columns * u64::from(self.elem.bytes())
+    }
+
+    /// Rows and columns, as the source counts them.
+    pub fn extent(&self) -> (u64, u64) {
+        if self.transposed { (self.width, self.height) } else { (self.height, self.width) }
+    }
+
+    /// Some of the columns, as the source counts them.
+    pub fn part_of_columns(&self, columns: std::ops::Range<u64>) -> TileView {
+        let (first, count) = (columns.start, columns.end - columns.start);
+        match self.transposed {
+            true => TileView { row: self.row + first, height: count, ..self.clone() },
+            false => TileView { column: self.column + first, width: count, ..self.clone() },
+        }
+    }
+
+    /// Some of the rows, as the source counts them.
+    pub fn part_of_rows(&self, rows: std::ops::Range<u64>) -> TileView {
+        let part = TileView { transposed: !self.transposed, ..self.clone() }.part_of_columns(rows);
+        TileView { transposed: self.transposed, ..part }
     }
 
     /// Bytes of a row within a panel.
@@ -86,6 +114,10 @@ impl Specialiser<'_> {
             stage: Value::u32(0),
             column: 0,
             width: columns,
+            row: 0,
+            height: rows,
+            transposed: false,
+            negated: false,
             slot: None,
         };
         let row = columns * u64::from(elem.bytes());
@@ -136,6 +168,9 @@ impl Specialiser<'_> {
                 }
             }
         }
+        if view.transposed {
+            values.reverse();
+        }
         let [row, column] = values.as_slice() else {
             return Err(Diagnostic::new(452, site, format!("{} indices for 2 axes", values.len())));
         };
@@ -158,7 +193,8 @@ impl Specialiser<'_> {
         let byte = self.binary(&op("*"), column, number(elem), site)?;
         let panel = self.binary(&op("/"), byte.clone(), number(line), site)?;
         let within = self.binary(&op("%"), byte, number(line), site)?;
-        let row_bytes = self.binary(&op("*"), row.clone(), number(line), site)?;
+        let row = self.binary(&op("+"), row.clone(), number(view.row), site)?;
+        let row_bytes = self.binary(&op("*"), row, number(line), site)?;
         let panel_bytes = self.binary(&op("*"), panel, number(view.rows * line), site)?;
         let in_panel = self.binary(&op("+"), row_bytes, within, site)?;
         let mask = match view.swizzle {
@@ -266,12 +302,13 @@ impl Specialiser<'_> {
     ) -> Result<Vec<(u64, u64)>> {
         let columns = u64::from(map.tile.last().copied().unwrap_or(0));
         let rows: u64 = map.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
-        if elem != view.elem || map.swizzle != view.swizzle || (rows, columns) != (view.rows, view.columns) {
+        let whole = (view.height, view.width) == (view.rows, view.columns) && !view.transposed;
+        if elem != view.elem || map.swizzle != view.swizzle || (rows, columns) != (view.rows, view.columns) || !whole {
             let message = format!(
                 "the buffer holds {} [{}, {}] with `Swizzle<{}>`, the map of `{name}` copies {elem} [{rows}, {columns}] with `Swizzle<{}>`",
                 view.elem,
-                view.rows,
-                view.columns,
+                view.height,
+                view.width,
                 view.swizzle.span().unwrap_or(0),
                 map.swizzle.span().unwrap_or(0)
             );

@@ -87,6 +87,7 @@ impl Specialiser<'_> {
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
         self.flight.clone_from(&mark.flight);
+        self.conversions.clear();
         self.naming = None;
     }
 }

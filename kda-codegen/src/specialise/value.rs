@@ -227,7 +227,10 @@ impl Value {
             Value::Shared(view) => {
                 format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len())
             }
-            Value::Tile(view) => format!("a {} tile of {} rows and {} columns", view.elem, view.rows, view.width),
+            Value::Tile(view) => {
+                let (rows, columns) = view.extent();
+                format!("a {} tile of {rows} rows and {columns} columns", view.elem)
+            }
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),

@@ -4,13 +4,15 @@ use super::Specialiser;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
 use crate::specialise::site::Site;
+use crate::specialise::value::Value;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::Src;
 use kda_ptx::table::*;
+use syn::BinOp;
 
 impl Specialiser<'_> {
-    /// Warps, first warp and warpgroups of the role that is being compiled.
-    pub(in crate::specialise) fn warpgroups(&self, site: Site<'_>) -> Result<(u32, u32)> {
+    /// First warp and number of warpgroups of the role that is being compiled.
+    pub(super) fn group_shape(&self, site: Site<'_>) -> Result<(u32, u32)> {
         let (first, warps) = match self.roles.as_deref() {
             None => (0, self.resolved.block / 32),
             Some([role]) => (self.resolved.roles[*role].first_warp, self.resolved.roles[*role].warps),
@@ -20,11 +22,33 @@ impl Specialiser<'_> {
             let message = format!("a product needs whole warpgroups, not warps {first}..{}", first + warps);
             return Err(Diagnostic::new(905, site, message).help("begin and end the role at warps 0, 4, 8 …"));
         }
-        if self.control() > Uniform::Warp || self.elected {
-            return Err(Diagnostic::new(905, site, "a product in a branch in which the threads of a warp may differ")
-                .help("make all threads of the warpgroup take part in the product"));
-        }
         Ok((first, warps / 4))
+    }
+
+    /// The same where all threads of a warpgroup must be.
+    pub(super) fn warpgroups(&self, site: Site<'_>) -> Result<(u32, u32)> {
+        let shape = self.group_shape(site)?;
+        if self.control() > Uniform::Warpgroup || self.elected {
+            return Err(Diagnostic::new(
+                905,
+                site,
+                "a product in a branch or loop in which the threads of a warpgroup may differ",
+            )
+            .help("make all warps of the warpgroup take part; `warp / 4` is the same in all of them, `warp` is not"));
+        }
+        Ok(shape)
+    }
+
+    /// The place of this thread's warpgroup in the role, and of its warp in the warpgroup.
+    pub(super) fn group_place(&mut self, site: Site<'_>) -> Result<(Value, Value)> {
+        let (first, groups) = self.group_shape(site)?;
+        let warp = Value::Scalar(self.warp());
+        let place = self.binary(&BinOp::Rem(Default::default()), warp.clone(), Value::u32(4), site)?;
+        if groups == 1 {
+            return Ok((Value::u32(0), place));
+        }
+        let group = self.binary(&BinOp::Div(Default::default()), warp, Value::u32(4), site)?;
+        Ok((self.binary(&BinOp::Sub(Default::default()), group, Value::u32(first / 4), site)?, place))
     }
 
     /// `setmaxnreg` at the head of a role that names its registers.

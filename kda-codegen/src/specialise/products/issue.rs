@@ -1,123 +1,159 @@
 //! Products, commits and waits.
 
+use super::descriptor::Described;
+use super::flight::{Running, Step};
 use super::{Accumulator, Operand, Specialiser};
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Place as _, Result};
+use crate::kir::Sync;
 use crate::specialise::site::Site;
 use crate::specialise::tile::TileView;
-use kda_core::{Elem, Swizzle};
+use kda_core::Elem;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Accumulators, PredSrc, Src, Trailing};
+use kda_ptx::operand::{Accumulators, PredSrc, RegList, Src, Trailing};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 
+/// The A operand of a product.
+pub(super) enum Left {
+    /// In shared memory.
+    Tile(TileView),
+    /// In registers.
+    Registers(Operand),
+}
+
+/// The same, ready for the instructions.
+enum Ready {
+    Tile(Described),
+    Registers(Operand),
+}
+
+impl Left {
+    fn elem(&self) -> Elem {
+        match self {
+            Left::Tile(view) => view.elem,
+            Left::Registers(operand) => operand.elem,
+        }
+    }
+
+    /// Rows of M and columns of K.
+    fn extent(&self) -> (u64, u64) {
+        match self {
+            Left::Tile(view) => view.extent(),
+            Left::Registers(operand) => (operand.m.into(), operand.width),
+        }
+    }
+
+    fn negated(&self) -> bool {
+        match self {
+            Left::Tile(view) => view.negated,
+            Left::Registers(operand) => operand.negated,
+        }
+    }
+}
+
 impl Specialiser<'_> {
-    /// `acc.mma(a, b)`: acc += A Bᵀ for A `[M, 16]` and B `[N, 16]`, K contiguous.
-    pub(in crate::specialise) fn mma(
-        &mut self,
-        acc: &mut Accumulator,
-        a: &TileView,
-        b: &TileView,
-        site: Site<'_>,
-    ) -> Result<()> {
+    /// `acc.mma(a, b)`: acc += A Bᵀ for A `[M, K]` and B `[N, K]`, in steps of K.
+    pub(super) fn mma(&mut self, acc: &mut Accumulator, a: Left, b: &TileView, site: Site<'_>) -> Result<()> {
         let (first, groups) = self.warpgroups(site)?;
-        let fits = |view: &TileView, rows: u32| {
-            view.swizzle == Swizzle::B128
-                && view.width == 16
-                && view.rows == u64::from(rows)
-                && view.elem == a.elem
-                && matches!(view.elem, Elem::BF16 | Elem::F16)
-                && view.column.is_multiple_of(16)
-        };
-        for (view, rows, name) in [(a, acc.m, "A"), (b, acc.n, "B")] {
-            if !fits(view, rows) {
-                let message = format!(
-                    "{name} is {} [{}, {}] with `Swizzle<{}>`; {rows} rows and a slice of 16 columns of bf16 or f16 with a 128-byte swizzle are needed",
-                    view.elem,
-                    view.rows,
-                    view.width,
-                    view.swizzle.span().unwrap_or(0)
-                );
-                return Err(Diagnostic::new(902, site, message).help("take a slice along K: `tile.k_slice(16 * k)`"));
+        let ((m, k), (n, depth)) = (a.extent(), b.extent());
+        if (m, n) != (acc.m.into(), acc.n.into()) || k != depth || a.elem() != b.elem {
+            let message = format!(
+                "A is {} [{m}, {k}], B {} [{n}, {depth}], the accumulator [{}, {}]",
+                a.elem(),
+                b.elem,
+                acc.m,
+                acc.n
+            );
+            return Err(Diagnostic::new(902, site, message).help(
+                "A is [M, K] and B is [N, K] for an accumulator of [M, N]; a tile of [K, N] is B as `tile.t()`",
+            ));
+        }
+        if self.flight.writes_otherwise(acc.id, &acc.columns()) {
+            let message = "products of other columns of this accumulator, some of them the same, may still run";
+            return Err(
+                Diagnostic::new(903, site, message).help("wait for them first: `wgmma::commit(); wgmma::wait::<0>();`")
+            );
+        }
+        let rows = 64 * acc.tiles.len() as u64;
+        let right = self.described(b, None, "B", site)?;
+        let negate = |negated: bool| Src::Imm(if negated { -1 } else { 1 });
+        let (negate_a, negate_b) = (negate(a.negated()), negate(b.negated));
+        let mut stages: Vec<u32> = b.slot.into_iter().collect();
+        let mut buffers = vec![b.buffer];
+        let left = match a {
+            Left::Tile(view) => {
+                stages.extend(view.slot);
+                buffers.push(view.buffer);
+                let group = (groups > 1).then_some((first, rows));
+                Ready::Tile(self.described(&view, group, "A", site)?)
             }
+            Left::Registers(operand) => Ready::Registers(operand),
+        };
+        if acc.zero.contains(&false) {
+            self.settle(acc);
         }
-        let tiles = acc.tiles.len() as u32;
-        // Rows of this warpgroup within A.
-        let group_bytes = i64::from(tiles) * 64 * 128;
-        let a_base = self.descriptor(a, (groups > 1).then_some((first, group_bytes)), site)?;
-        let b_base = self.descriptor(b, None, site)?;
+        self.conversions.forget(acc.id, &acc.columns());
         self.place(site);
-        if self.flight.open.is_empty() {
+        for buffer in buffers {
+            self.builder.sync(Sync::ProductRead { buffer });
+        }
+        if !self.flight.fenced {
             self.builder.inst(WgmmaFence {});
+            self.flight.fenced = true;
         }
-        let scale_d = PredSrc { reg: self.truth(!acc.zero), negated: false };
-        let inputs = if a.elem == Elem::BF16 { WgmmaInputs::Bf16 } else { WgmmaInputs::F16 };
-        for (i, tile) in acc.tiles.iter().enumerate() {
-            let a_step = (a.column_offset(a.column) as i64 + i as i64 * 64 * 128) >> 4;
-            let b_step = b.column_offset(b.column) as i64 >> 4;
-            let (a, b) = (self.plus(a_base, a_step), self.plus(b_base, b_step));
-            self.builder.inst(Wgmma {
-                shape: WgmmaShape { n: acc.n as u16, k: 16 },
-                ty: Type::F32,
-                inputs,
-                d: Accumulators(tile.clone()),
-                a,
-                b,
-                scale_d,
-                negate_a: Src::Imm(1),
-                negate_b: Src::Imm(1),
-                transpose: Trailing(vec![Src::Imm(0), Src::Imm(0)]),
-            });
+        let (inputs, step) = match b.elem {
+            Elem::BF16 => (WgmmaInputs::Bf16, 16),
+            Elem::F16 => (WgmmaInputs::F16, 16),
+            _ => (WgmmaInputs::Tf32, 8),
+        };
+        let shape = WgmmaShape { n: acc.n as u16, k: step as u8 };
+        let turn = |transposed: bool| Src::Imm(transposed.into());
+        for index in 0..k / step {
+            let scale_d = PredSrc { reg: self.truth(!acc.zero.contains(&true)), negated: false };
+            for (block, tile) in acc.tiles.iter().enumerate() {
+                let d = Accumulators(tile.clone());
+                let b_step = self.step_of(&right, 0, index);
+                let (negate_a, negate_b) = (negate_a.clone(), negate_b.clone());
+                match &left {
+                    Ready::Tile(described) => {
+                        let a = self.step_of(described, 64 * block as u64, index);
+                        let turns = vec![turn(described.is_transposed()), turn(b.transposed)];
+                        let transpose = Trailing(if step == 16 { turns } else { Vec::new() });
+                        let (ty, b) = (Type::F32, b_step);
+                        self.builder.inst(Wgmma { shape, ty, inputs, d, a, b, scale_d, negate_a, negate_b, transpose });
+                    }
+                    Ready::Registers(operand) => {
+                        let slice = operand.column as usize / 16 + index as usize;
+                        let a = RegList(operand.registers[block][slice].to_vec());
+                        let (ty, b, transpose) = (Type::F32, b_step, Trailing(vec![turn(b.transposed)]));
+                        self.builder.inst(WgmmaRegisters {
+                            shape,
+                            ty,
+                            inputs,
+                            d,
+                            a,
+                            b,
+                            scale_d,
+                            negate_a,
+                            negate_b,
+                            transpose,
+                        });
+                    }
+                }
+            }
+            acc.zero.fill(false);
         }
-        acc.zero = false;
-        self.flight.open.push((acc.id, a.slot));
-        self.flight.open.push((acc.id, b.slot));
+        self.flight.open.push(Running { accumulator: acc.id, columns: acc.columns(), stages });
+        self.flight.last = Some((Step::Product, site.ends()));
         Ok(())
     }
 
-    /// `acc.mma(a, b)` with A in registers.
-    pub(in crate::specialise) fn mma_registers(
-        &mut self,
-        acc: &mut Accumulator,
-        a: &Operand,
-        b: &TileView,
-        site: Site<'_>,
-    ) -> Result<()> {
-        self.warpgroups(site)?;
-        let fits = b.swizzle == Swizzle::B128 && b.width == 16 && b.rows == u64::from(acc.n) && b.elem == a.elem;
-        if !fits || a.width != 16 || a.m != acc.m || a.registers.len() != acc.tiles.len() {
-            let message = format!(
-                "A is {} [{}, {}] in registers, B {} [{}, {}], the accumulator [{}, {}]",
-                a.elem, a.m, a.width, b.elem, b.rows, b.width, acc.m, acc.n
-            );
-            return Err(
-                Diagnostic::new(902, site, message).help("take slices of 16 along K of both: `x.k_slice(16 * k)`")
-            );
-        }
-        let b_base = self.descriptor(b, None, site)?;
-        self.place(site);
-        if self.flight.open.is_empty() {
-            self.builder.inst(WgmmaFence {});
-        }
-        let scale_d = PredSrc { reg: self.truth(!acc.zero), negated: false };
-        let inputs = if a.elem == Elem::BF16 { WgmmaInputs::Bf16 } else { WgmmaInputs::F16 };
-        let b_src = self.plus(b_base, b.column_offset(b.column) as i64 >> 4);
-        for (tile, slices) in acc.tiles.iter().zip(&a.registers) {
-            self.builder.inst(WgmmaRegisters {
-                shape: WgmmaShape { n: acc.n as u16, k: 16 },
-                ty: Type::F32,
-                inputs,
-                d: Accumulators(tile.clone()),
-                a: kda_ptx::operand::RegList(slices[a.column as usize / 16].to_vec()),
-                b: b_src.clone(),
-                scale_d,
-                negate_a: Src::Imm(1),
-                negate_b: Src::Imm(1),
-                transpose: Trailing(vec![Src::Imm(0)]),
-            });
-        }
-        acc.zero = false;
-        self.flight.open.push((acc.id, b.slot));
-        Ok(())
+    fn truth(&mut self, value: bool) -> Reg {
+        let compare = if value { Compare::Eq } else { Compare::Ne };
+        self.builder.prologue(Class::Pred, |dst| {
+            let dst = kda_ptx::operand::DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare, ftz: Default::default(), ty: Type::U32, dst, a: Src::Imm(0), b: Src::Imm(0) }.into()
+        })
     }
 
     /// `wgmma::commit()`
@@ -127,6 +163,8 @@ impl Specialiser<'_> {
         self.builder.inst(WgmmaCommit {});
         let group = std::mem::take(&mut self.flight.open);
         self.flight.groups.push(group);
+        self.flight.fenced = false;
+        self.flight.last = Some((Step::Commit, site.ends()));
         Ok(())
     }
 
@@ -141,14 +179,7 @@ impl Specialiser<'_> {
         self.builder.inst(WgmmaWait { pending: Src::Imm(pending as i64) });
         let done = self.flight.groups.len().saturating_sub(pending);
         self.flight.groups.drain(..done);
+        self.flight.last = Some((Step::Wait, site.ends()));
         Ok(())
-    }
-
-    fn truth(&mut self, value: bool) -> Reg {
-        let compare = if value { Compare::Eq } else { Compare::Ne };
-        self.builder.prologue(Class::Pred, |dst| {
-            let dst = kda_ptx::operand::DstAndPred { dst: Some(dst), pred: None };
-            Setp { compare, ftz: Default::default(), ty: Type::U32, dst, a: Src::Imm(0), b: Src::Imm(0) }.into()
-        })
     }
 }
