@@ -173,6 +173,11 @@ fn branches_keep_what_is_in_flight() {
         (903, format!("{acc} wgmma::commit(); for i in 0..n {{ }} wgmma::wait::<0>(); {OUT}")),
         (903, format!("{acc} {DONE} for i in 0..n {{ acc.mma(slot.a, slot.b); wgmma::commit(); }} {OUT}")),
         (655, format!("{acc} wgmma::commit();")),
+        (904, format!("{acc} if n > 1 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ {DONE} }} {OUT}")),
+        (
+            904,
+            format!("{ZERO} if n > 1 {{ acc.mma(slot.a, slot.b); }} else {{ acc.mma(slot.a, slot.b); }} {DONE} {OUT}"),
+        ),
         (905, format!("{acc} {DONE} #[elect_one] {{ acc.mma(slot.a, slot.b); {DONE} }} {OUT}")),
     ] {
         assert_eq!(error_of(&square(1, &body)), code, "{body}");
@@ -180,9 +185,22 @@ fn branches_keep_what_is_in_flight() {
     let (a, b, once) = square_inputs(1, 1);
     let twice: Vec<f32> = once.iter().map(|x| 2.0 * x).collect();
     for (expected, body) in [
-        (&twice, format!("{acc} if n > 1 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ {DONE} }} {OUT}")),
-        (&once, format!("{acc} if n > 5 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ {DONE} }} {OUT}")),
-        (&once, format!("{acc} if n > 1 {{ wgmma::commit(); }} else {{ wgmma::commit(); }} wgmma::wait::<0>(); {OUT}")),
+        (
+            &twice,
+            format!(
+                "{acc} wgmma::commit(); if n > 1 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ wgmma::wait::<0>(); }} {OUT}"
+            ),
+        ),
+        (
+            &once,
+            format!(
+                "{acc} wgmma::commit(); if n > 5 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ wgmma::wait::<0>(); }} {OUT}"
+            ),
+        ),
+        (
+            &once,
+            format!("{acc} wgmma::commit(); if n > 1 {{ wgmma::wait::<0>(); }} else {{ wgmma::wait::<0>(); }} {OUT}"),
+        ),
         (&twice, format!("{acc} {DONE} for i in 2..n {{ acc.mma(slot.a, slot.b); {DONE} }} {OUT}")),
         // Only one side uses the accumulator; the other leaves it zero.
         (
@@ -277,4 +295,307 @@ fn stored_tiles_are_fenced_for_products() {
     assert!(run.compiled.ptx.contains("fence.proxy.async.shared::cta;"));
     run.map("a", &bits(&a), &[64, 64]).map("b", &bits(&b), &[64, 64]).tensor("c", &[0f32; 64 * 64]);
     run.set("n", 3u32).try_launch(1, &Options::default()).expect_err("a race");
+}
+
+const ZERO: &str = "let mut acc = Acc::<f32, 64, 64>::zero();";
+const ONE: &str = "acc.mma(slot.a, slot.b); wgmma::commit(); wgmma::wait::<0>();";
+
+/// Checks bodies of one warpgroup, for A and B of 64 x 64, against what `expected` makes of A, B and A Bᵀ.
+fn check_bodies(salt: u64, bodies: &[&str], expected: impl Fn(&[f32], &[f32], &[f32]) -> Vec<f32>) -> Vec<String> {
+    let (a, b, product) = square_inputs(1, salt);
+    let expected = expected(&a, &b, &product);
+    bodies.iter().map(|body| check(&square(1, body), [&a, &b], SQUARE, &expected).compiled.ptx).collect()
+}
+
+/// Halves of N are in flight, and are waited for, by themselves.
+#[test]
+fn columns_of_an_accumulator() {
+    let halves = "acc.columns(0..32).mma(slot.a, slot.b.rows(0..32));
+        wgmma::commit();
+        acc.columns(32..64).mma(slot.a, slot.b.rows(32..64));
+        wgmma::commit();";
+    let left = "acc.columns(0..32).for_each(|row, column, pair| c.at([row, column]).store_v(pair));";
+    let right = "acc.columns(32..64).for_each(|row, column, pair| c.at([row, 32 + column]).store_v(pair));";
+    check_bodies(
+        10,
+        &[
+            &format!("{ZERO} {halves} wgmma::wait::<1>(); {left} wgmma::wait::<0>(); {right}"),
+            &format!("{ZERO} {halves} wgmma::wait::<0>(); {OUT}"),
+            // B across K has its halves along the rows of the tile, and K in halves.
+            &format!(
+                "{ZERO} acc.mma(slot.a.columns(0..32), slot.b.columns(0..32));
+                 acc.mma(slot.a.columns(32..64), slot.b.columns(32..64)); {DONE} {OUT}"
+            ),
+            // The other half stays zero, and is written as such.
+            &format!(
+                "{ZERO} acc.columns(32..64).mma(slot.a, slot.b.rows(32..64)); {DONE}
+                 let half = acc; acc.columns(0..32).mma(slot.a, slot.b.rows(0..32)); {DONE}
+                 acc.columns(32..64) = half.columns(32..64); {OUT}"
+            ),
+            &format!(
+                "{ZERO} let mut half = Acc::<f32, 64, 32>::zero(); half.mma(slot.a, slot.b.rows(32..64)); {DONE}
+                acc.columns(32..64) = half; acc.columns(0..32).mma(slot.a, slot.b.rows(0..32)); {DONE} {OUT}"
+            ),
+        ],
+        |_, _, product| product.to_vec(),
+    );
+    // The whole goes on from halves.
+    let twice = format!(
+        "{ZERO} acc.columns(0..32).mma(slot.a, slot.b.rows(0..32)); {DONE} acc.mma(slot.a, slot.b); {DONE} {OUT}"
+    );
+    check_bodies(11, &[&twice], |_, _, product| {
+        product.iter().enumerate().map(|(i, x)| if i % 64 < 32 { 2.0 * x } else { *x }).collect()
+    });
+    for body in [
+        format!("{ZERO} {halves} wgmma::wait::<1>(); {right} wgmma::wait::<0>();"),
+        format!("{ZERO} {halves} wgmma::wait::<1>(); {OUT} wgmma::wait::<0>();"),
+        format!("{ZERO} {halves} acc.mma(slot.a, slot.b); {DONE}"),
+    ] {
+        assert_eq!(error_of(&square(1, &body)), 903, "{body}");
+    }
+    for body in [
+        format!("{ZERO} acc.columns(0..36).mma(slot.a, slot.b.rows(0..32)); {DONE}"),
+        format!("{ZERO} acc.columns(32..96).mma(slot.a, slot.b); {DONE}"),
+        format!("{ZERO} acc.columns(n..64).mma(slot.a, slot.b); {DONE}"),
+    ] {
+        assert_eq!(error_of(&square(1, &body)), 154, "{body}");
+    }
+    let body = format!("{ZERO} acc.columns(0..32).mma(slot.a, slot.b.rows(0..64)); {DONE}");
+    assert_eq!(error_of(&square(1, &body)), 902, "{body}");
+}
+
+/// Coordinates: elements know their row and column, in any number of warpgroups.
+#[test]
+fn coordinates_of_elements() {
+    let place = "(row * 64 + column) as f32";
+    let scaled = |product: &[f32]| product.iter().enumerate().map(|(i, x)| 2.0 * x + i as f32).collect::<Vec<_>>();
+    check_bodies(
+        20,
+        &[
+            &format!("{ZERO} {ONE} acc = acc.map(|row, column, x| 2.0 * x + {place}); {OUT}"),
+            &format!("{ZERO} {ONE} let acc = acc.map(|row, column, x| 2.0 * x + {place}); {OUT}"),
+            &format!(
+                "let mut acc = Acc::<f32, 64, 64>::from_fn(|row, column| {place});
+                 for i in 1..n {{ {ONE} }} {OUT}"
+            ),
+            // A loop that changes the accumulator by both.
+            &format!(
+                "{ZERO} for i in 1..n {{ {ONE} if i == 2 {{ acc = acc.map(|row, column, x| x + {place}); }} }} {OUT}"
+            ),
+            &format!("{ZERO} {ONE} {ONE} acc.columns(32..64) = acc.columns(32..64).map(|row, column, x| x + (row * 64 + column + 32) as f32);
+                acc.columns(0..32) = acc.columns(0..32).map(|row, column, x| x + {place}); {OUT}"),
+        ],
+        |_, _, product| scaled(product),
+    );
+    let (a, b, product) = square_inputs(2, 21);
+    for blocks in [1, 2] {
+        let (groups, m) = (2, 128 * blocks);
+        let shapes = [(m, 64), (64, 64)];
+        let a: Vec<f32> = (0..blocks).flat_map(|_| a.clone()).collect();
+        let product: Vec<f32> = (0..blocks).flat_map(|_| product.clone()).collect();
+        let body = format!(
+            "let mut acc = Acc::<f32, {m}, 64>::zero(); {ONE} acc = acc.map(|row, column, x| 2.0 * x + {place}); {OUT}"
+        );
+        check(&kernel(groups, 128, shapes, (m, 64), "", &body), [&a, &b], shapes, &scaled(&product));
+    }
+    assert_eq!(error_of(&square(1, &format!("{ZERO} {ONE} acc = acc.map(|x| x); {OUT}"))), 168);
+    assert_eq!(error_of(&square(1, &format!("{ZERO} {ONE} acc = acc.map(|row, column, x| row); {OUT}"))), 150);
+    let body = format!("{ZERO} acc.mma(slot.a, slot.b); acc = acc.map(|row, column, x| x); {DONE} {OUT}");
+    assert_eq!(error_of(&square(1, &body)), 903);
+}
+
+/// Accumulators are values: a second variable has registers of its own.
+#[test]
+fn accumulators_are_values() {
+    let wide = "let mut wide = [Acc::<f32, 64, 64>::zero(); 2];";
+    check_bodies(
+        30,
+        &[
+            &format!("{ZERO} {ONE} let before = acc; {ONE} let acc = before; {OUT}"),
+            &format!("{ZERO} {ONE} let mut other = acc; other.mma(slot.a, slot.b); {DONE} {OUT}"),
+            &format!(
+                "{ZERO} let mut other = acc; {ONE} (acc, other) = (other, acc); (acc, other) = (other, acc); {OUT}"
+            ),
+            &format!(
+                "{wide} wide[0].mma(slot.a, slot.b); {DONE} wide[1].mma(slot.a, slot.b); {DONE} wide[1].mma(slot.a, slot.b); {DONE} let acc = wide[0]; {OUT}"
+            ),
+            &format!("{ZERO} {ONE} let kept = acc; {ONE} for i in 0..n {{ acc = kept; }} {OUT}"),
+        ],
+        |_, _, product| product.to_vec(),
+    );
+    let items = "
+    #[device] fn add(acc: &mut Acc<f32, 64, _>, a: Tile, b: Tile) { acc.mma(a, b); wgmma::commit(); wgmma::wait::<0>(); }
+    #[device] fn aside(mut acc: Acc<f32, 64, 64>, a: Tile, b: Tile) { acc.mma(a, b); wgmma::commit(); wgmma::wait::<0>(); }
+    #[kernel(";
+    let (a, b, product) = square_inputs(1, 31);
+    for body in [
+        format!("{ZERO} add(&mut acc, slot.a, slot.b); aside(acc, slot.a, slot.b); {OUT}"),
+        format!(
+            "{ZERO} add(&mut acc.columns(0..32), slot.a, slot.b.rows(0..32)); add(&mut acc.columns(32..64), slot.a, slot.b.rows(32..64)); {OUT}"
+        ),
+    ] {
+        let source = square(1, &body).replacen("#[kernel(", items, 1);
+        check(&source, [&a, &b], SQUARE, &product);
+    }
+}
+
+/// A second accumulator from the first, rounded: `y` in the bodies.
+const SECOND: &str = "let mut y = Acc::<f32, 64, 64>::zero();";
+const OUT_Y: &str = "y.for_each(|row, column, pair| c.at([row, column]).store_v(pair));";
+
+/// P Bᵀᵀ for P `[64, 64]` and B as it lies: `slot.b.t()` is the operand.
+fn times_b(p: &[f32], b: &[f32]) -> Vec<f32> {
+    product(p, &transposed(b, 64, 64), (64, 64, 64))
+}
+
+/// An accumulator, rounded, is the A operand of the next product.
+#[test]
+fn operands_in_registers() {
+    let texts = check_bodies(
+        40,
+        &[
+            &format!("{ZERO} {ONE} {SECOND} y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE} {OUT_Y}"),
+            &format!(
+                "{ZERO} {ONE} {SECOND} #[unroll] for i in 0..4 {{
+                     y.mma(acc.as_a::<bf16>().k_slice(16 * i), slot.b.t().k_slice(16 * i));
+                 }} {DONE} {OUT_Y}"
+            ),
+            &format!(
+                "{ZERO} {ONE} {SECOND} y.mma(-acc.columns(0..32).as_a::<bf16>(), -slot.b.rows(0..32).t());
+                 y.mma(acc.columns(32..64).as_a::<bf16>(), slot.b.rows(32..64).t()); {DONE} {OUT_Y}"
+            ),
+            &format!(
+                "{ZERO} {ONE} {SECOND} let p = acc.as_a::<bf16>();
+                 y.mma(p.columns(0..32), slot.b.rows(0..32).t()); wgmma::commit();
+                 y.mma(p.columns(32..64), slot.b.rows(32..64).t()); wgmma::commit();
+                 wgmma::wait::<0>(); {OUT_Y}"
+            ),
+            // Halves of the first are read while the second half of it is in flight.
+            &format!(
+                "{ZERO} {SECOND}
+                 acc.columns(0..32).mma(slot.a, slot.b.rows(0..32)); wgmma::commit();
+                 acc.columns(32..64).mma(slot.a, slot.b.rows(32..64)); wgmma::commit();
+                 wgmma::wait::<1>();
+                 y.mma(acc.columns(0..32).as_a::<bf16>(), slot.b.rows(0..32).t()); wgmma::commit();
+                 wgmma::wait::<1>();
+                 y.mma(acc.columns(32..64).as_a::<bf16>(), slot.b.rows(32..64).t()); wgmma::commit();
+                 wgmma::wait::<0>(); {OUT_Y}"
+            ),
+        ],
+        |_, b, product| times_b(&product.iter().map(|x| rounded(*x)).collect::<Vec<_>>(), b),
+    );
+    // The same conversion is the same registers: 32 numbers a thread, in pairs.
+    for text in &texts {
+        assert_eq!(text.matches("cvt.rn.bf16x2.f32").count(), 16, "{text}");
+    }
+    let negated = format!("{ZERO} {ONE} {SECOND} y.mma(-acc.as_a::<bf16>(), slot.b.t()); {DONE} {OUT_Y}");
+    check_bodies(41, &[&negated], |_, b, product| {
+        times_b(&product.iter().map(|x| -rounded(*x)).collect::<Vec<_>>(), b)
+    });
+    // After a change it is another.
+    let changed = format!(
+        "{ZERO} {ONE} {SECOND} y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE}
+         {ONE} y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE}
+         acc = acc.map(|row, column, x| 0.5 * x); y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE}
+         if n > 9 {{ let p = acc.as_a::<bf16>(); y.mma(p, slot.b.t()); {DONE} }}
+         y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE} {OUT_Y}"
+    );
+    check_bodies(42, &[&changed], |_, b, product| {
+        let round: Vec<f32> = product.iter().map(|x| 5.0 * rounded(*x)).collect();
+        times_b(&round, b)
+    });
+    // What rounding leaves over is exact here: sums have at most 12 bits.
+    let split = format!(
+        "{ZERO} {ONE} {SECOND} let (high, low) = acc.split_a::<bf16>();
+         y.mma(high, slot.b.t()); y.mma(low, slot.b.t()); {DONE} {OUT_Y}"
+    );
+    check_bodies(43, &[&split], |_, b, product| times_b(product, b));
+    for body in [
+        format!("{ZERO} acc.mma(slot.a, slot.b); {SECOND} y.mma(acc.as_a::<bf16>(), slot.b.t()); {DONE}"),
+        format!(
+            "{ZERO} acc.mma(slot.a, slot.b); wgmma::commit(); let p = acc.columns(0..16).as_a::<bf16>(); wgmma::wait::<0>();"
+        ),
+    ] {
+        assert_eq!(error_of(&square(1, &body)), 903, "{body}");
+    }
+    for body in [
+        format!("{ZERO} {ONE} {SECOND} y.mma(acc.as_a::<f16>(), slot.b.t()); {DONE}"),
+        format!("{ZERO} {ONE} {SECOND} y.mma(acc.columns(0..32).as_a::<bf16>(), slot.b.t()); {DONE}"),
+        format!("{ZERO} {ONE} {SECOND} y.mma(acc.columns(0..24).as_a::<bf16>(), slot.b.t()); {DONE}"),
+        format!("{ZERO} {ONE} {SECOND} y.mma(slot.b, acc.as_a::<bf16>()); {DONE}"),
+    ] {
+        assert_eq!(error_of(&square(1, &body)), 902, "{body}");
+    }
+}
+
+/// Accumulators go to tiles of every layout and come from them, as they are and transposed.
+#[test]
+fn accumulators_in_tiles() {
+    for (case, (span, m, n, groups)) in
+        [(128, 64, 64, 1), (128, 256, 128, 2), (64, 128, 96, 2), (32, 128, 48, 1), (0, 64, 80, 1)]
+            .into_iter()
+            .enumerate()
+    {
+        for turn in [false, true] {
+            let mut random = Random::new(50 + 2 * case as u64 + u64::from(turn));
+            // Numbers that are to be rounded, and a tile of such that are not.
+            let a: Vec<f32> = matrix(&mut random, m, n).iter().map(|x| x * 3.0).collect();
+            let shape = if turn { (n, m) } else { (m, n) };
+            let lies = if turn { transposed(&a, m, n) } else { a.clone() };
+            let (suffix, rows, columns) = (if turn { "_t" } else { "" }, shape.0, shape.1);
+            let before = format!("let tile = smem::<bf16, Shape<{rows}, {columns}>, Swizzle<{span}>>();");
+            let body = format!(
+                "let acc = Acc::load{suffix}(slot.a).map(|row, column, x| 1.001 * x);
+                 acc.store{suffix}(tile);
+                 cta_sync();
+                 for i in (tid..{rows} * {columns}).step_by(128 * {groups}) {{
+                     c.at([i / {columns}, i % {columns}]).store(tile[[i / {columns}, i % {columns}]] as f32);
+                 }}"
+            );
+            let shapes = [shape, (64, 64)];
+            let source = kernel(groups, span.max(0), shapes, shape, &before, &body)
+                .replace("Shape<64, 64>, Swizzle<0>", "Shape<64, 64>, Swizzle<128>");
+            let expected: Vec<f32> = lies.iter().map(|x| rounded(1.001 * x)).collect();
+            check(&source, [&lies, &vec![0.0; 64 * 64]], shapes, &expected);
+        }
+    }
+    // As the initial accumulator; and what is stored is an operand of the next product.
+    let tile = "let tile = smem::<bf16, Shape<64, 64>, Swizzle<128>>();";
+    let (a, b, once) = square_inputs(1, 70);
+    let sum = |start: &[f32]| once.iter().zip(start).map(|(x, y)| x + y).collect::<Vec<_>>();
+    let round: Vec<f32> = once.iter().map(|x| rounded(*x)).collect();
+    let chained = product(&round, &b, (64, 64, 64));
+    for (expected, body) in [
+        (&sum(&a), format!("let mut acc = Acc::load(slot.a); {ONE} {OUT}")),
+        (&sum(&transposed(&b, 64, 64)), format!("let mut acc = Acc::load_t(slot.b); {ONE} {OUT}")),
+        (&sum(&transposed(&b, 64, 64)), format!("let mut acc = Acc::<f32, 64, 64>::load(slot.b.t()); {ONE} {OUT}")),
+        (&chained, format!("{ZERO} {ONE} acc.store(tile); cta_sync(); {SECOND} y.mma(tile, slot.b); {DONE} {OUT_Y}")),
+        (&chained, format!("{ZERO} {ONE} acc.store_t(tile); cta_sync(); {SECOND} y.mma(tile.t(), slot.b); {DONE} {OUT_Y}")),
+        (&chained, format!("{ZERO} {ONE} acc.columns(0..32).store(tile.columns(0..32)); acc.columns(32..64).as_a::<bf16>().store_t(tile.t().rows(32..64).t());
+            cta_sync(); {SECOND} y.mma(tile, slot.b); {DONE} {OUT_Y}").replace(".store_t(tile.t().rows(32..64).t())", ".store(tile.columns(32..64))")),
+        // One conversion for the store and for a product in flight.
+        (&chained, format!("{ZERO} {ONE} let p = acc.as_a::<bf16>(); {SECOND} y.mma(p, slot.b); wgmma::commit(); p.store(tile); wgmma::wait::<0>(); {OUT_Y}")
+            .replace("slot.b);\n", "slot.b);")),
+    ] {
+        let source = kernel(1, 128, SQUARE, (64, 64), tile, &body);
+        let mut run = check(&source, [&a, &b], SQUARE, expected);
+        // The hand-over to the product needs its fence.
+        if body.contains("cta_sync") {
+            let fence = "fence.proxy.async.shared::cta;";
+            assert!(run.compiled.ptx.contains(fence));
+            run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+            let report = run.try_launch(1, &Options::default()).expect_err("a race");
+            assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+        }
+    }
+    for (code, body) in [
+        (902, format!("{ZERO} {ONE} acc.store(tile.columns(0..32));")),
+        (902, format!("{ZERO} {ONE} (-acc.as_a::<bf16>()).store(tile);")),
+        (902, format!("{ZERO} {ONE} acc.store(n);")),
+        (903, format!("{ZERO} acc.mma(slot.a, slot.b); acc.store(tile); {DONE}")),
+        (350, format!("{ZERO} {ONE} if lane < 4 {{ acc.store(tile); }}")),
+        (901, "let acc = Acc::load(slot.a.rows(0..32));".into()),
+    ] {
+        assert_eq!(error_of(&kernel(1, 128, SQUARE, (64, 64), tile, &body)), code, "{body}");
+    }
 }

@@ -1,7 +1,9 @@
 //! What runs on the tensor cores while the kernel is compiled.
 //!
 //! Products since the last commit are open; a commit makes them a group; a wait ends the oldest groups. Both sides of a
-//! runtime branch leave the same products in flight, and none is in flight where a runtime loop begins, goes round or ends.
+//! runtime branch leave the same products in flight, and a group is opened and closed on one side; none is in flight where
+//! a runtime loop begins, goes round or ends. Hardware would allow more, but `ptxas` would serialise the products, or
+//! repair what it does not follow.
 
 use super::{Accumulator, Specialiser};
 use crate::diag::{Diagnostic, Result};
@@ -78,7 +80,15 @@ impl Flight {
     /// What is in flight behind a branch with these two sides; `before` is what was ahead of it.
     pub fn join(self, other: Flight, before: &Flight) -> Result<Flight> {
         if self.same(&other) {
-            return Ok(Flight { fenced: false, ..self });
+            let closed = before.open.is_empty() && self.open.is_empty() || self.same(before);
+            return match self.last {
+                Some((_, place)) if !closed => {
+                    let message = "products that no commit has closed reach into a runtime branch or out of it";
+                    Err(Diagnostic::new(904, place, message)
+                        .help("write `wgmma::commit();` behind the products, on the same side of the branch"))
+                }
+                _ => Ok(Flight { fenced: false, ..self }),
+            };
         }
         let changed = if self.same(before) { other } else { self };
         let (step, place) = changed.last.unwrap_or((Step::Product, (Span::call_site(), Span::call_site())));
