@@ -599,3 +599,70 @@ fn accumulators_in_tiles() {
         assert_eq!(error_of(&kernel(1, 128, SQUARE, (64, 64), tile, &body)), code, "{body}");
     }
 }
+
+/// The other types that products take, and what they do not.
+#[test]
+fn types_of_operands() {
+    // f16: the bits of small integers, and tf32: those of f32.
+    let half = |x: &f32| half_bits(*x);
+    let (a, b, expected) = square_inputs(1, 80);
+    let body = format!("{ZERO} {ONE} {OUT}");
+    let mut run = Run::new(&square(1, &body).replace("bf16", "f16"));
+    assembled(&run);
+    let (a16, b16): (Vec<u16>, Vec<u16>) = (a.iter().map(half).collect(), b.iter().map(half).collect());
+    run.map("a", &a16, &[64, 64]).map("b", &b16, &[64, 64]).tensor("c", &vec![-1f32; 64 * 64]).set("n", 3u32);
+    assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
+    let body = format!("{ZERO} {ONE} {SECOND} y.mma(-acc.as_a::<f16>(), slot.b.t()); {DONE} {OUT_Y}");
+    let mut run = Run::new(&square(1, &body).replace("bf16", "f16"));
+    assembled(&run);
+    run.map("a", &a16, &[64, 64]).map("b", &b16, &[64, 64]).tensor("c", &vec![-1f32; 64 * 64]).set("n", 3u32);
+    // Sums of at most 11 bits are exact in f16; the others are even.
+    let rounded: Vec<f32> = expected.iter().map(|x| -half_value(half_bits(*x))).collect();
+    assert_eq!(run.launch_everywhere(1).read::<f32>("c"), times_b(&rounded, &b));
+    for (span, k) in [(128, 64), (64, 32), (32, 24)] {
+        let mut random = Random::new(81 + span as u64);
+        let (a, b) = (matrix(&mut random, 64, k), matrix(&mut random, 32, k));
+        let body = format!("let mut acc = Acc::<f32, 64, 32>::zero(); acc.mma(slot.a, -slot.b); {DONE} {OUT}");
+        let source = kernel(1, span, [(64, k), (32, k)], (64, 32), "", &body).replace("bf16", "f32");
+        let mut run = Run::new(&source);
+        assembled(&run);
+        run.map("a", &a, &[64, k as u64]).map("b", &b, &[32, k as u64]).tensor("c", &vec![-1f32; 64 * 32]);
+        let expected: Vec<f32> = product(&a, &b, (64, 32, k)).iter().map(|x| -x).collect();
+        assert_eq!(run.set("n", 3u32).launch_everywhere(1).read::<f32>("c"), expected, "{}", run.compiled.ptx);
+    }
+    for (from, to, body) in [
+        // Only 16-bit elements are transposed, and nothing without a swizzle.
+        ("bf16", "f32", format!("{ZERO} acc.mma(slot.a, slot.b.t()); {DONE}")),
+        ("Swizzle<128>", "Swizzle<0>", format!("{ZERO} {ONE}")),
+        ("bf16", "i32", format!("{ZERO} {ONE}")),
+        // Parts that no descriptor describes.
+        ("", "", format!("{ZERO} acc.columns(0..32).mma(slot.a, slot.b.t().rows(8..40)); {DONE}")),
+        ("", "", format!("{ZERO} acc.mma(slot.a.columns(8..24), slot.b.columns(8..24)); {DONE}")),
+        ("", "", format!("{ZERO} acc.mma(slot.a.columns(0..24), slot.b.columns(0..24)); {DONE}")),
+        ("", "", format!("{ZERO} acc.mma(slot.a.k_slice(0), slot.b); {DONE}")),
+        ("", "", format!("{ZERO} acc.mma(slot.a.rows(0..32), slot.b); {DONE}")),
+    ] {
+        let source = square(1, &body);
+        let source = if from.is_empty() { source } else { source.replace(from, to) };
+        assert_eq!(error_of(&source), 902, "{body}");
+    }
+}
+
+/// An integer as f16, ties to even.
+fn half_bits(x: f32) -> u16 {
+    let magnitude = x.abs();
+    if magnitude == 0.0 {
+        return 0;
+    }
+    let exponent = magnitude.log2().floor();
+    let step = (exponent - 10.0).exp2();
+    let units = (magnitude / step).round_ties_even() as u32;
+    let bits = ((exponent as i32 + 15) as u32 * 1024) + units - 1024;
+    bits as u16 | u16::from(x < 0.0) << 15
+}
+
+fn half_value(bits: u16) -> f32 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
+    let value = if exponent == 0 { 0.0 } else { (1024.0 + fraction) * ((exponent - 25) as f32).exp2() };
+    if bits >> 15 == 0 { value } else { -value }
+}
