@@ -666,3 +666,40 @@ fn half_value(bits: u16) -> f32 {
     let value = if exponent == 0 { 0.0 } else { (1024.0 + fraction) * ((exponent - 25) as f32).exp2() };
     if bits >> 15 == 0 { value } else { -value }
 }
+
+/// The recurrence on the page of the language: products from registers, halves of N, tiles stored while they are read.
+#[test]
+fn the_recurrence_of_the_page() {
+    let page = include_str!("../../../docs/language.md");
+    let source = page.split("```rust,kernel\n").find(|block| block.contains("pub mod state")).expect("the block");
+    let source = source.split("```").next().expect("its code");
+    let (chunks, v, k) = (3, 64, 128);
+    let rows = 64 * chunks;
+    let mut random = Random::new(90);
+    // Few numbers are not zero, so that sums stay exact.
+    let mut sparse = |n: usize| -> Vec<f32> {
+        (0..n).map(|_| if random.below(24) == 0 { random.below(3) as f32 - 1.0 } else { 0.0 }).collect()
+    };
+    let (w, u, g) = (sparse(rows * k), sparse(rows * v), sparse(rows * k));
+    let decay: Vec<f32> = (0..k).map(|i| if i % 3 == 0 { 0.5 } else { 1.0 }).collect();
+    let start = matrix(&mut random, v, k);
+    let (mut s, mut h) = (start.clone(), Vec::new());
+    for c in 0..chunks {
+        let part = |a: &[f32], n: usize| a[c * 64 * n..(c + 1) * 64 * n].to_vec();
+        let round: Vec<f32> = s.iter().map(|x| rounded(*x)).collect();
+        h.extend(transposed(&round, v, k).iter().map(|x| bf16(*x)));
+        let products = product(&round, &part(&w, k), (v, 64, k));
+        let x: Vec<f32> = transposed(&part(&u, v), 64, v).iter().zip(&products).map(|(u, p)| rounded(u - p)).collect();
+        let added = product(&x, &transposed(&part(&g, k), 64, k), (v, k, 64));
+        s = s.iter().enumerate().map(|(i, s)| s * decay[i % k] + added[i]).collect();
+    }
+    let mut run = Run::new(source);
+    assembled(&run);
+    let size = |n: usize| n as u64;
+    run.map("w", &bits(&w), &[size(rows), size(k)]).map("u", &bits(&u), &[size(rows), size(v)]);
+    run.map("g", &bits(&g), &[size(rows), size(k)]).tensor("decay", &decay).tensor("s0", &start);
+    run.tensor("s1", &vec![0f32; v * k]).tensor("h", &vec![0u16; rows * 2 * v]).set("rows", rows as u32);
+    run.launch_everywhere(1);
+    assert_eq!(run.read::<f32>("s1"), s);
+    assert_eq!(run.read::<u16>("h"), h);
+}
