@@ -29,9 +29,9 @@ mod family {
                 let slot = ab.wait();
                 acc.mma(slot.a, slot.b);
                 if kb > 0 {
-                    wgmma::commit();
-                } else {
                     wgmma::commit(); //~ KDA0904
+                } else {
+                    wgmma::commit();
                 }
                 wgmma::wait::<0>();
                 slot.release();

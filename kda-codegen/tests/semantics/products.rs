@@ -594,7 +594,7 @@ fn accumulators_in_tiles() {
         (902, format!("{ZERO} {ONE} acc.store(n);")),
         (903, format!("{ZERO} acc.mma(slot.a, slot.b); acc.store(tile); {DONE}")),
         (350, format!("{ZERO} {ONE} if lane < 4 {{ acc.store(tile); }}")),
-        (901, "let acc = Acc::load(slot.a.rows(0..32));".into()),
+        (901, "let acc = Acc::load(slot.a.rows(0..40));".into()),
     ] {
         assert_eq!(error_of(&kernel(1, 128, SQUARE, (64, 64), tile, &body)), code, "{body}");
     }
@@ -702,4 +702,103 @@ fn the_recurrence_of_the_page() {
     run.launch_everywhere(1);
     assert_eq!(run.read::<f32>("s1"), s);
     assert_eq!(run.read::<u16>("h"), h);
+}
+
+/// Fewer rows than a warpgroup has: nobody reads or writes those beyond, and they are zero.
+#[test]
+fn accumulators_of_few_rows() {
+    for m in [16, 32, 48] {
+        let (a, b, product) = square_inputs(1, 100 + m as u64);
+        let (a, product) = (a[..m * 64].to_vec(), product[..m * 64].to_vec());
+        let shapes = [(m, 64), (64, 64)];
+        let tile = format!("let tile = smem::<bf16, Shape<64, {m}>, Swizzle<0>>();");
+        let y = format!("let mut y = Acc::<f32, {m}, 64>::zero();");
+        let fill = "Acc::load(slot.a)";
+        let (round, change): (Vec<f32>, _) = (product.iter().map(|x| rounded(*x)).collect(), "|row, column, x|");
+        for (expected, body) in [
+            (product.clone(), format!("let x = {fill}; {y} y.mma(x.as_a::<bf16>(), slot.b); {DONE} {OUT_Y}")),
+            // From global memory, which has no more rows than the accumulator.
+            (
+                product.iter().map(|x| x - 1.0).collect(),
+                format!(
+                    "let x = {fill}; let mut y = Acc::<f32, {m}, 64>::from_fn(|row, column| c.at([row, column]).load());
+                     y.mma(x.as_a::<bf16>(), slot.b); {DONE} {OUT_Y}"
+                ),
+            ),
+            (
+                product.iter().map(|x| 2.0 * x - 1.0).collect(),
+                format!(
+                    "let x = {fill}; {y} y.mma(x.as_a::<bf16>(), slot.b); {DONE}
+                     y = y.map({change} 2.0 * x + c.at([row, column]).load()); {OUT_Y}"
+                ),
+            ),
+            (
+                round,
+                format!(
+                    "let x = {fill}; {y} y.mma(x.as_a::<bf16>(), slot.b); {DONE} y.store_t(tile); cta_sync();
+                     for i in (tid..{m} * 64).step_by(128) {{
+                         c.at([i / 64, i % 64]).store(tile[[i % 64, i / 64]] as f32);
+                     }}"
+                ),
+            ),
+        ] {
+            check(&kernel(1, 128, shapes, (m, 64), &tile, &body), [&a, &b], shapes, &expected);
+        }
+        let body = format!("{y} y.mma(slot.a, slot.b); {DONE} {OUT_Y}");
+        assert_eq!(error_of(&kernel(1, 128, shapes, (m, 64), "", &body)), 902);
+    }
+    assert_eq!(error_of(&square(1, "let acc = Acc::<f32, 24, 64>::zero();")), 901);
+    assert_eq!(error_of(&square(2, "let acc = Acc::<f32, 32, 64>::zero();")), 901);
+}
+
+/// A role of threads fills the stages of a ring that products read: the hand-over has its fence.
+#[test]
+fn stages_filled_by_threads() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 192, grid = 1)]
+    #[roles(math = 0..4, fill = 4..6)]
+    fn k(#[dims(steps, 64, 64)] a: Global<f32>, #[dims(64, 64)] c: GlobalMut<f32>) {
+        let ring = Pipeline::<fill, math> { a: smem::<bf16, Shape<64, 64>, Swizzle<128>, 2>() };
+        #[role(fill)]
+        for step in 0..steps {
+            let slot = ring.acquire();
+            let tile = slot.a;
+            #[unroll]
+            for i in 0..64 {
+                tile[[i, tid - 128]] = bf16::rn(a.at([step, i, tid - 128]).load());
+            }
+            slot.commit();
+        }
+        #[role(math)]
+        {
+            let mut acc = Acc::<f32, 64, 64>::zero();
+            for step in 0..steps {
+                let slot = ring.wait();
+                acc.mma(slot.a, slot.a.t());
+                wgmma::commit();
+                wgmma::wait::<0>();
+                slot.release();
+            }
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+    }
+}";
+    let mut random = Random::new(110);
+    let steps = 5;
+    let a = matrix(&mut random, steps * 64, 64);
+    let mut expected = vec![0.0; 64 * 64];
+    for a in a.chunks(64 * 64) {
+        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
+        expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
+    }
+    let mut run = Run::new(source);
+    assembled(&run);
+    run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
+    assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
+    let fence = "fence.proxy.async.shared::cta;";
+    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
+    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+    let report = run.try_launch(1, &Options::default()).expect_err("a race");
+    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
 }

@@ -2,7 +2,8 @@
 //!
 //! An accumulator of M rows belongs to a role of M / 64 / tiles warpgroups; each holds `tiles` blocks of 64 rows, one after
 //! another. In a block, warp w and lane l of the warpgroup hold rows 16 w + l / 4 and that plus 8, and columns
-//! 8 j + 2 (l mod 4) and the next one.
+//! 8 j + 2 (l mod 4) and the next one. Of one block, an accumulator may have 16, 32 or 48 rows: the other rows are zero, and
+//! nobody reads or stores them.
 //!
 //! A variable keeps its registers: products and assignments write them in place, what the source reads of them is a copy,
 //! and a second variable gets registers of its own. Columns that no product has written yet are known to be zero, eight at
@@ -80,13 +81,17 @@ impl Specialiser<'_> {
     /// An accumulator of fresh registers, still zero.
     pub(super) fn accumulator(&mut self, m: u32, n: u32, site: Site<'_>) -> Result<Accumulator> {
         let (_, groups) = self.group_shape(site)?;
-        if m == 0 || !m.is_multiple_of(64 * groups) || !n.is_multiple_of(8) || !(8..=256).contains(&n) {
+        let part = groups == 1 && matches!(m, 16 | 32 | 48);
+        if m == 0 || !(m.is_multiple_of(64 * groups) || part) || !n.is_multiple_of(8) || !(8..=256).contains(&n) {
             let message = format!("an accumulator of {m} rows and {n} columns in a role of {groups} warpgroups");
-            return Err(Diagnostic::new(901, site, message)
-                .help(format!("rows: a multiple of {}; columns: a multiple of 8 up to 256", 64 * groups)));
+            return Err(Diagnostic::new(901, site, message).help(format!(
+                "rows: a multiple of {}, or 16, 32 or 48 of a single warpgroup; columns: a multiple of 8 up to 256",
+                64 * groups
+            )));
         }
-        let tiles =
-            (0..m / (64 * groups)).map(|_| (0..n / 2).map(|_| self.builder.fresh(Class::B32)).collect()).collect();
+        let tiles = (0..m.div_ceil(64 * groups))
+            .map(|_| (0..n / 2).map(|_| self.builder.fresh(Class::B32)).collect())
+            .collect();
         self.accumulators += 1;
         Ok(Accumulator { m, n, column: 0, tiles, zero: vec![true; n as usize / 8], id: self.accumulators })
     }

@@ -5,6 +5,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
+use kda_core::Elem;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::Src;
 use kda_ptx::table::*;
@@ -32,7 +33,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(
                 905,
                 site,
-                "a product in a branch or loop in which the threads of a warpgroup may differ",
+                "the whole warpgroup must be here, but its threads may differ in the branch or loop around this",
             )
             .help("make all warps of the warpgroup take part; `warp / 4` is the same in all of them, `warp` is not"));
         }
@@ -49,6 +50,25 @@ impl Specialiser<'_> {
         }
         let group = self.binary(&BinOp::Div(Default::default()), warp, Value::u32(4), site)?;
         Ok((self.binary(&BinOp::Sub(Default::default()), group, Value::u32(first / 4), site)?, place))
+    }
+
+    /// `body` in the warps that hold rows of an accumulator of `m` rows, `other` in those that hold none.
+    pub(super) fn in_rows(
+        &mut self,
+        m: u32,
+        site: Site<'_>,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+        other: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        if m.is_multiple_of(64) {
+            return body(self);
+        }
+        let (_, warp) = self.group_place(site)?;
+        let holds = self.binary(&BinOp::Lt(Default::default()), warp, Value::u32(m / 16), site)?;
+        let holds = self.scalar(&holds, Some(Elem::Bool), site)?;
+        let unit = |()| Value::Unit;
+        self.branch(holds, site, |this| body(this).map(unit), |this| other(this).map(unit))?;
+        Ok(())
     }
 
     /// `setmaxnreg` at the head of a role that names its registers.

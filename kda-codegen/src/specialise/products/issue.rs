@@ -84,6 +84,11 @@ impl Specialiser<'_> {
             Left::Tile(view) => {
                 stages.extend(view.slot);
                 buffers.push(view.buffer);
+                if !m.is_multiple_of(64) {
+                    let message = format!("A of {m} rows in shared memory, of which a product reads 64 rows");
+                    return Err(Diagnostic::new(902, site, message)
+                        .help("an accumulator of fewer than 64 rows takes A in registers: `other.as_a::<bf16>()`"));
+                }
                 let group = (groups > 1).then_some((first, rows));
                 Ready::Tile(self.described(&view, group, "A", site)?)
             }

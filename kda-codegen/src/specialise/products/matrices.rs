@@ -34,22 +34,29 @@ impl Specialiser<'_> {
         }
         let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         self.check_matrices(&tile, operand.elem, (operand.m.into(), operand.width), site)?;
-        let places = self.matrix_addresses(&tile, operand.registers.len(), operand.width, site)?;
         self.place(site);
         self.builder.sync(Sync::SharedWrite { buffer: tile.buffer });
         let first = operand.column as usize / 16;
-        for (block, places) in places.into_iter().enumerate() {
-            for (slice, address) in places.into_iter().enumerate() {
-                self.builder.inst(StMatrix {
-                    count: MatrixCount::X4,
-                    trans: Trans(tile.transposed),
-                    space: Space::Shared,
-                    ty: Type::B16,
-                    address,
-                    src: RegList(operand.registers[block][first + slice].to_vec()),
-                });
+        let store = |this: &mut Self| {
+            let places = this.matrix_addresses(&tile, operand.registers.len(), operand.width, site)?;
+            for (block, places) in places.into_iter().enumerate() {
+                for (slice, address) in places.into_iter().enumerate() {
+                    this.builder.inst(StMatrix {
+                        count: MatrixCount::X4,
+                        trans: Trans(tile.transposed),
+                        space: Space::Shared,
+                        ty: Type::B16,
+                        address,
+                        src: RegList(operand.registers[block][first + slice].to_vec()),
+                    });
+                }
             }
-        }
+            Ok(())
+        };
+        // Storing changes no accumulator.
+        let conversions = self.conversions.clone();
+        self.in_rows(operand.m, site, store, |_| Ok(()))?;
+        self.conversions = conversions;
         Ok(())
     }
 
@@ -58,7 +65,7 @@ impl Specialiser<'_> {
         let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         let (m, n) = tile.extent();
         let size = |n: u64| u32::try_from(n).unwrap_or(0);
-        let mut acc = self.accumulator(size(m), size(n), site)?;
+        let acc = self.accumulator(size(m), size(n), site)?;
         if !matches!(tile.elem, Elem::BF16 | Elem::F16) {
             return Err(Diagnostic::new(
                 902,
@@ -68,30 +75,33 @@ impl Specialiser<'_> {
             .help("of other types: `Acc::<f32, M, N>::from_fn(|row, column| tile[[row, column]])`"));
         }
         self.check_matrices(&tile, tile.elem, (m, n), site)?;
-        let places = self.matrix_addresses(&tile, acc.tiles.len(), n, site)?;
         self.place(site);
-        for (block, places) in places.into_iter().enumerate() {
-            for (slice, address) in places.into_iter().enumerate() {
-                let packed: [Reg; 4] = std::array::from_fn(|_| self.builder.fresh(Class::B32));
-                self.builder.inst(LdMatrix {
-                    count: MatrixCount::X4,
-                    trans: Trans(tile.transposed),
-                    space: Space::Shared,
-                    ty: Type::B16,
-                    dst: OutList(packed.to_vec()),
-                    address,
-                });
-                for (i, both) in packed.into_iter().enumerate() {
-                    for (half, value) in self.unpacked(both, tile.elem).into_iter().enumerate() {
-                        let dst = acc.tiles[block][8 * slice + 2 * i + half];
-                        self.builder.inst(Mov { ty: Type::B32, dst, src: value.into() });
+        let load = |this: &mut Self| {
+            let places = this.matrix_addresses(&tile, acc.tiles.len(), n, site)?;
+            for (block, places) in places.into_iter().enumerate() {
+                for (slice, address) in places.into_iter().enumerate() {
+                    let packed: [Reg; 4] = std::array::from_fn(|_| this.builder.fresh(Class::B32));
+                    this.builder.inst(LdMatrix {
+                        count: MatrixCount::X4,
+                        trans: Trans(tile.transposed),
+                        space: Space::Shared,
+                        ty: Type::B16,
+                        dst: OutList(packed.to_vec()),
+                        address,
+                    });
+                    for (i, both) in packed.into_iter().enumerate() {
+                        for (half, value) in this.unpacked(both, tile.elem).into_iter().enumerate() {
+                            let dst = acc.tiles[block][8 * slice + 2 * i + half];
+                            this.builder.inst(Mov { ty: Type::B32, dst, src: value.into() });
+                        }
                     }
                 }
             }
-        }
+            Ok(())
+        };
+        self.in_rows(acc.m, site, load, |this| this.clear_rows(&acc))?;
         self.flight.fenced = false;
-        acc.zero.fill(false);
-        Ok(acc)
+        Ok(Accumulator { zero: vec![false; acc.zero.len()], ..acc })
     }
 
     fn check_matrices(&self, tile: &TileView, elem: Elem, (m, n): (u64, u64), site: Site<'_>) -> Result<()> {

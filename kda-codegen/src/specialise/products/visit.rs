@@ -7,7 +7,7 @@ use crate::specialise::site::Site;
 use crate::specialise::value::Value;
 use kda_core::Elem;
 use kda_ptx::modifier::Type;
-use kda_ptx::operand::Special;
+use kda_ptx::operand::{Special, Src};
 use kda_ptx::table::Mov;
 use syn::{BinOp, Expr};
 
@@ -56,18 +56,22 @@ impl Specialiser<'_> {
         let [Expr::Closure(closure)] = args else { return Err(Diagnostic::new(168, site, form)) };
         let mut acc = acc.clone();
         self.settle(&mut acc);
-        let corner = self.corner(&acc, site)?;
-        for (block, tile) in acc.tiles.iter().enumerate() {
-            for (eight, quad) in tile.chunks(4).enumerate() {
-                for (half, pair) in quad.chunks(2).enumerate() {
-                    let (row, column) = self.place_in(&corner, block, eight, half, site)?;
-                    let pair = pair.iter().map(|reg| self.copy_of(*reg)).collect();
-                    self.flight.fenced = false;
-                    self.spend(1, site)?;
-                    self.apply_all(closure, vec![row, column, Value::Array(pair)])?;
+        let visit = |this: &mut Self| {
+            let corner = this.corner(&acc, site)?;
+            for (block, tile) in acc.tiles.iter().enumerate() {
+                for (eight, quad) in tile.chunks(4).enumerate() {
+                    for (half, pair) in quad.chunks(2).enumerate() {
+                        let (row, column) = this.place_in(&corner, block, eight, half, site)?;
+                        let pair = pair.iter().map(|reg| this.copy_of(*reg)).collect();
+                        this.spend(1, site)?;
+                        this.apply_all(closure, vec![row, column, Value::Array(pair)])?;
+                    }
                 }
             }
-        }
+            Ok(())
+        };
+        self.in_rows(acc.m, site, visit, |_| Ok(()))?;
+        self.flight.fenced = false;
         Ok(Value::Unit)
     }
 
@@ -94,35 +98,45 @@ impl Specialiser<'_> {
                 Some(acc)
             }
         };
-        let mut out = self.accumulator(m, n, site)?;
-        let corner = self.corner(&out, site)?;
+        let out = self.accumulator(m, n, site)?;
         let add = BinOp::Add(Default::default());
-        for (block, tile) in out.tiles.iter().enumerate() {
-            for (index, dst) in tile.iter().enumerate() {
-                let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
-                let (row, column) = self.place_in(&corner, block, eight, half, site)?;
-                let column = self.binary(&add, column, Value::u32(odd), site)?;
-                let mut values = vec![row, column];
-                if let Some(from) = &from {
-                    values.push(self.copy_of(from.tiles[block][index]));
+        let compute = |this: &mut Self| {
+            let corner = this.corner(&out, site)?;
+            for (block, tile) in out.tiles.iter().enumerate() {
+                for (index, dst) in tile.iter().enumerate() {
+                    let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
+                    let (row, column) = this.place_in(&corner, block, eight, half, site)?;
+                    let column = this.binary(&add, column, Value::u32(odd), site)?;
+                    let mut values = vec![row, column];
+                    if let Some(from) = &from {
+                        values.push(this.copy_of(from.tiles[block][index]));
+                    }
+                    this.spend(1, site)?;
+                    let value = this.apply_all(closure, values)?;
+                    let src = this.operand(&value, Elem::F32, Site::Expr(&closure.body))?;
+                    this.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
                 }
-                self.spend(1, site)?;
-                let value = self.apply_all(closure, values)?;
-                let src = self.operand(&value, Elem::F32, Site::Expr(&closure.body))?;
-                self.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
             }
-        }
+            Ok(())
+        };
+        self.in_rows(m, site, compute, |this| this.clear_rows(&out))?;
         self.flight.fenced = false;
-        out.zero.fill(false);
-        Ok(out)
+        Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
+    }
+
+    /// Zeros in the warps that hold no rows of an accumulator.
+    pub(super) fn clear_rows(&mut self, acc: &Accumulator) -> Result<()> {
+        for reg in acc.tiles.iter().flatten() {
+            self.builder.inst(Mov { ty: Type::B32, dst: *reg, src: Src::Imm(0) });
+        }
+        Ok(())
     }
 
     /// A closure of so many arguments, evaluated here.
     fn apply_all(&mut self, closure: &syn::ExprClosure, values: Vec<Value>) -> Result<Value> {
         if closure.inputs.len() != values.len() {
-            let message = format!("the closure takes {} arguments; {} are given", closure.inputs.len(), values.len());
             let what = if values.len() == 2 { "a row and a column" } else { "a row, a column and what is there" };
-            return Err(Diagnostic::new(168, Site::Tokens(closure), message).help(format!("it is given {what}")));
+            return Err(Diagnostic::new(168, Site::Tokens(closure), format!("the closure takes {what}")));
         }
         self.frame().scopes.push();
         for (pat, value) in closure.inputs.iter().zip(values) {

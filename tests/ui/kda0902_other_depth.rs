@@ -1,4 +1,4 @@
-//! A product of whole tiles.
+//! Operands of which one has more of K than the other.
 
 #[kda_dsl::kernels(arch = sm_90a)]
 mod family {
@@ -27,7 +27,7 @@ mod family {
             let mut acc = Acc::<f32, 64, 64>::zero();
             for kb in 0..k / 64 {
                 let slot = ab.wait();
-                acc.mma(slot.a, slot.b); //~ KDA0902
+                acc.mma(slot.a.k_slice(0), slot.b); //~ KDA0902
                 wgmma::commit();
                 wgmma::wait::<0>();
                 slot.release();
