@@ -138,16 +138,15 @@ impl Specialiser<'_> {
     /// The value with registers of its own, where its accumulators are those of a variable.
     pub(in crate::specialise) fn owned(&mut self, value: Value, site: Site<'_>) -> Result<Value> {
         let mut taken = Vec::new();
-        if accumulators(&value, &mut taken) {
-            taken.clear();
-            for frame in &self.frames {
-                (0..frame.scopes.len()).for_each(|id| {
-                    accumulators(&frame.scopes.get(id).value, &mut taken);
-                });
-            }
-            return self.copied(value, &mut taken, site);
+        accumulators(&value, &mut taken);
+        if taken.is_empty() {
+            return Ok(value);
         }
-        Ok(value)
+        taken.clear();
+        for frame in &self.frames {
+            (0..frame.scopes.len()).for_each(|id| accumulators(&frame.scopes.get(id).value, &mut taken));
+        }
+        self.copied(value, &mut taken, site)
     }
 
     fn copied(&mut self, value: Value, taken: &mut Vec<usize>, site: Site<'_>) -> Result<Value> {
@@ -233,16 +232,11 @@ impl Specialiser<'_> {
     }
 }
 
-/// Numbers of the accumulators in a value; false if there is none.
-fn accumulators(value: &Value, out: &mut Vec<usize>) -> bool {
+/// Numbers of the accumulators in a value.
+fn accumulators(value: &Value, out: &mut Vec<usize>) {
     match value {
-        Value::Acc(acc) => {
-            out.push(acc.id);
-            true
-        }
-        Value::Array(items) | Value::Tuple(items) => {
-            items.iter().fold(false, |any, item| accumulators(item, out) || any)
-        }
-        _ => false,
+        Value::Acc(acc) => out.push(acc.id),
+        Value::Array(items) | Value::Tuple(items) => items.iter().for_each(|item| accumulators(item, out)),
+        _ => {}
     }
 }

@@ -46,8 +46,9 @@ impl TileView {
             Swizzle::B64 => 2,
             Swizzle::B32 => 3,
         };
+        // Offsets count 16 bytes: eight rows of a span are half as many as it has bytes.
         let leading = if self.transposed { self.rows * self.span() } else { 16 };
-        (mode << 62 | (8 * self.span() >> 4) << 32 | (leading >> 4) << 16) as i64
+        (mode << 62 | (self.span() >> 1) << 32 | (leading >> 4) << 16) as i64
     }
 
     /// Why a product cannot take the tile as an operand of rows of M or N and columns of K.

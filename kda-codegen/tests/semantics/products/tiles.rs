@@ -27,7 +27,7 @@ fn accumulators_in_tiles() {
                  }}"
             );
             let shapes = [shape, (64, 64)];
-            let source = kernel(groups, span.max(0), shapes, shape, &before, &body)
+            let source = kernel(groups, span, shapes, shape, &before, &body)
                 .replace("Shape<64, 64>, Swizzle<0>", "Shape<64, 64>, Swizzle<128>");
             let expected: Vec<f32> = lies.iter().map(|x| rounded(1.001 * x)).collect();
             check(&source, [&lies, &vec![0.0; 64 * 64]], shapes, &expected);
@@ -44,12 +44,26 @@ fn accumulators_in_tiles() {
         (&sum(&transposed(&b, 64, 64)), format!("let mut acc = Acc::load_t(slot.b); {ONE} {OUT}")),
         (&sum(&transposed(&b, 64, 64)), format!("let mut acc = Acc::<f32, 64, 64>::load(slot.b.t()); {ONE} {OUT}")),
         (&chained, format!("{ZERO} {ONE} acc.store(tile); cta_sync(); {SECOND} y.mma(tile, slot.b); {DONE} {OUT_Y}")),
-        (&chained, format!("{ZERO} {ONE} acc.store_t(tile); cta_sync(); {SECOND} y.mma(tile.t(), slot.b); {DONE} {OUT_Y}")),
-        (&chained, format!("{ZERO} {ONE} acc.columns(0..32).store(tile.columns(0..32)); acc.columns(32..64).as_a::<bf16>().store_t(tile.t().rows(32..64).t());
-            cta_sync(); {SECOND} y.mma(tile, slot.b); {DONE} {OUT_Y}").replace(".store_t(tile.t().rows(32..64).t())", ".store(tile.columns(32..64))")),
+        (
+            &chained,
+            format!("{ZERO} {ONE} acc.store_t(tile); cta_sync(); {SECOND} y.mma(tile.t(), slot.b); {DONE} {OUT_Y}"),
+        ),
+        (
+            &chained,
+            format!(
+                "{ZERO} {ONE} acc.columns(0..32).store(tile.columns(0..32));
+                 acc.columns(32..64).as_a::<bf16>().store_t(tile.columns(32..64).t());
+                 cta_sync(); {SECOND} y.mma(tile, slot.b); {DONE} {OUT_Y}"
+            ),
+        ),
         // One conversion for the store and for a product in flight.
-        (&chained, format!("{ZERO} {ONE} let p = acc.as_a::<bf16>(); {SECOND} y.mma(p, slot.b); wgmma::commit(); p.store(tile); wgmma::wait::<0>(); {OUT_Y}")
-            .replace("slot.b);\n", "slot.b);")),
+        (
+            &chained,
+            format!(
+                "{ZERO} {ONE} let p = acc.as_a::<bf16>(); {SECOND} y.mma(p, slot.b); wgmma::commit();
+                 p.store(tile); wgmma::wait::<0>(); {OUT_Y}"
+            ),
+        ),
     ] {
         let source = kernel(1, 128, SQUARE, (64, 64), tile, &body);
         let mut run = check(&source, [&a, &b], SQUARE, expected);
