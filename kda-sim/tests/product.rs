@@ -384,6 +384,8 @@ fn registers_of_a_must_not_change_in_flight() {
     faulty(make("    mov.b32 %r21, 0;\n", COMMIT), Code::Product, "mov.b32 %r21, 0;");
     faulty(make("    mov.b32 %r21, 0;\n", FENCE), Code::Product, "mov.b32 %r21, 0;");
     clean(make("    mov.b32 %r21, 0;\n", WAIT), |_| {});
+    // Reading them is no change.
+    clean(make("    mov.b32 %r24, %r21;\n", COMMIT), |_| {});
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod family {
         }
         #[role(math)]
         {
-            let mut acc = Acc::<f32, 32, 64>::zero(); //~ KDA0901
+            let mut acc = Acc::<f32, 40, 64>::zero(); //~ KDA0901
             for kb in 0..k / 64 {
                 let slot = ab.wait();
                 acc.mma(slot.a.k_slice(0), slot.b.k_slice(0));

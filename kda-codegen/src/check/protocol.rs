@@ -157,7 +157,11 @@ fn event(sync: &Sync) -> Option<Event> {
         Sync::Cta => Some(Event::Meet { barrier: None, span: usize::MAX }),
         Sync::NamedSync { id, span, .. } => Some(Event::Meet { barrier: Some(*id), span: *span }),
         Sync::NamedArrive { id, .. } => Some(Event::Arrive { barrier: *id }),
-        Sync::Warp | Sync::SharedWrite { .. } | Sync::BulkStore { .. } | Sync::MbarrierInit { .. } => None,
+        Sync::Warp
+        | Sync::SharedWrite { .. }
+        | Sync::ProductRead { .. }
+        | Sync::BulkStore { .. }
+        | Sync::MbarrierInit { .. } => None,
     }
 }
 

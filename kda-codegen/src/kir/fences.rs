@@ -1,8 +1,8 @@
 //! Derives the proxy fences.
 //!
-//! - Ordinary stores to a shared buffer that a bulk copy reads are followed by `fence.proxy.async.shared::cta` in the
-//!   writing threads, ahead of the barrier that hands the buffer over. One fence a hand-over, not one a store: the fence
-//!   costs a memory barrier.
+//! - Ordinary stores to a shared buffer that a bulk copy or a product of a warpgroup reads are followed by
+//!   `fence.proxy.async.shared::cta` in the writing threads, ahead of the barrier that hands the buffer over. One fence a
+//!   hand-over, not one a store: the fence costs a memory barrier.
 //! - A bulk copy into a tensor that the kernel also accesses with ordinary loads or stores is preceded by
 //!   `fence.proxy.async.global` in the thread that issues it: what other threads read before they released is then also
 //!   before the copy's writes.
@@ -17,26 +17,26 @@ use std::collections::BTreeSet;
 /// atomics, anywhere.
 pub fn derive(region: &mut Region, generic: &[bool]) {
     let mut sources = BTreeSet::new();
-    bulk_sources(region, &mut sources);
+    async_sources(region, &mut sources);
     if !sources.is_empty() {
         let mut dirty = false;
         Fences { sources, generic }.region(region, &mut dirty);
     }
 }
 
-fn bulk_sources(region: &Region, sources: &mut BTreeSet<usize>) {
+fn async_sources(region: &Region, sources: &mut BTreeSet<usize>) {
     for node in region {
         match node {
-            Node::Sync { sync: Sync::BulkStore { buffer, .. }, .. } => {
+            Node::Sync { sync: Sync::BulkStore { buffer, .. } | Sync::ProductRead { buffer }, .. } => {
                 sources.insert(*buffer);
             }
             Node::If { then, other, .. } => {
-                bulk_sources(then, sources);
-                bulk_sources(other, sources);
+                async_sources(then, sources);
+                async_sources(other, sources);
             }
             Node::Loop { head, body, .. } => {
-                bulk_sources(head, sources);
-                bulk_sources(body, sources);
+                async_sources(head, sources);
+                async_sources(body, sources);
             }
             _ => {}
         }
@@ -47,8 +47,18 @@ fn fence(proxy: Proxy, guard: Option<PredSrc>, place: Place) -> Node {
     Node::Inst { inst: FenceProxy { proxy }.into(), guard, place }
 }
 
+/// True if a fence of earlier stores stands ahead of the step: it hands them over to other threads, or to a reader of the
+/// thread itself.
+fn hands_over(sync: &Sync) -> bool {
+    match sync {
+        Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp | Sync::Give { .. } => true,
+        Sync::BulkStore { .. } | Sync::ProductRead { .. } => true,
+        Sync::Take { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
+    }
+}
+
 struct Fences<'a> {
-    /// Buffers that bulk copies read.
+    /// Buffers that bulk copies and products read.
     sources: BTreeSet<usize>,
     generic: &'a [bool],
 }
@@ -61,21 +71,17 @@ impl Fences<'_> {
             match &mut node {
                 Node::Sync { sync, place } => match sync {
                     Sync::SharedWrite { buffer } => *dirty |= self.sources.contains(buffer),
-                    Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp => {
-                        if std::mem::take(dirty) {
-                            out.push(fence(Proxy::AsyncSharedCta, None, *place));
-                        }
-                    }
-                    Sync::BulkStore { destination, guard, .. } => {
+                    sync => {
                         // What the thread has written itself needs no barrier, but the fence.
-                        if std::mem::take(dirty) {
+                        if hands_over(sync) && std::mem::take(dirty) {
                             out.push(fence(Proxy::AsyncSharedCta, None, *place));
                         }
-                        if self.generic.get(*destination).copied().unwrap_or(true) {
+                        if let Sync::BulkStore { destination, guard, .. } = sync
+                            && self.generic.get(*destination).copied().unwrap_or(true)
+                        {
                             out.push(fence(Proxy::AsyncGlobal, *guard, *place));
                         }
                     }
-                    Sync::Take { .. } | Sync::Give { .. } | Sync::MbarrierInit { .. } => {}
                 },
                 Node::If { then, other, .. } => {
                     let (mut a, mut b) = (*dirty, *dirty);
@@ -104,7 +110,7 @@ impl Fences<'_> {
         for node in region {
             match node {
                 Node::Sync { sync: Sync::SharedWrite { buffer }, .. } => dirty |= self.sources.contains(buffer),
-                Node::Sync { .. } => dirty = false,
+                Node::Sync { sync, .. } => dirty &= !hands_over(sync),
                 Node::If { then, other, .. } => {
                     let untouched = |region| !self.has_step(region);
                     let kept = dirty && (untouched(then) || untouched(other));
@@ -120,7 +126,7 @@ impl Fences<'_> {
     /// True if every way through the region passes a step at which a fence would stand.
     fn has_step(&self, region: &Region) -> bool {
         region.iter().any(|node| match node {
-            Node::Sync { sync, .. } => !matches!(sync, Sync::SharedWrite { .. }),
+            Node::Sync { sync, .. } => hands_over(sync),
             Node::If { then, other, .. } => self.has_step(then) && self.has_step(other),
             _ => false,
         })

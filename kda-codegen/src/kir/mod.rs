@@ -26,6 +26,8 @@ pub struct Place {
 pub enum Uniform {
     /// All threads of the CTA.
     Cta,
+    /// The threads of an aligned warpgroup.
+    Warpgroup,
     /// The threads of a warp.
     Warp,
     /// Nobody.
@@ -151,6 +153,11 @@ pub enum Sync {
     },
     /// A generic store to a shared buffer; marks what a later hand-over must fence.
     SharedWrite {
+        /// Index of the buffer.
+        buffer: usize,
+    },
+    /// Products of a warpgroup read a shared buffer: they follow this step.
+    ProductRead {
         /// Index of the buffer.
         buffer: usize,
     },

@@ -38,12 +38,16 @@ impl Specialiser<'_> {
                         return Err(Diagnostic::new(160, site, message));
                     }
                 };
+                // All values are there before the first place changes.
+                let Value::Tuple(items) = self.owned(Value::Tuple(items), site)? else { return Ok(()) };
                 tuple.elems.iter().zip(items).try_for_each(|(left, item)| self.assign_value(left, item))
             }
+            Expr::MethodCall(call) if call.method == "columns" => self.assign_columns(call, value),
             Expr::Index(index) => {
                 if let Some(Value::Tile(view)) = self.peek(&index.expr) {
                     let indices = self.indices(&index.index)?;
-                    return self.tile_store(&view, indices, &value, site);
+                    let element = self.tile_at(&view, indices, site)?;
+                    return self.tile_store(&element, &value, None, site);
                 }
                 if let Some(Value::Shared(view)) = self.peek(&index.expr) {
                     let indices = self.indices(&index.index)?;
@@ -104,20 +108,27 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(159, site, format!("`{name}` does not change"))
                 .help(format!("declare it `let mut {name}`")));
         }
-        let mut place = &mut self.frame().scopes.get_mut(id).value;
-        for at in path.into_iter().rev() {
-            let (Value::Array(items) | Value::Tuple(items)) = place else {
-                return Err(Diagnostic::new(156, site, format!("{} has no elements", place.describe())));
-            };
-            let count = items.len();
-            place = match usize::try_from(at).ok().and_then(|at| items.get_mut(at)) {
-                Some(item) => item,
-                None => return Err(Diagnostic::new(154, site, format!("index {at} of an array of {count}"))),
-            };
-        }
-        *place = same_type(place, value, site)?;
+        let old = element(&mut self.frame().scopes.get_mut(id).value, &path, site)?.clone();
+        let new = self.replaced(&old, value, site)?;
+        let place = element(&mut self.frame().scopes.get_mut(id).value, &path, site)?;
+        *place = same_type(place, new, site)?;
         Ok(())
     }
+}
+
+/// The element at `path`, innermost index first.
+fn element<'v>(mut place: &'v mut Value, path: &[i128], site: Site<'_>) -> Result<&'v mut Value> {
+    for at in path.iter().rev() {
+        let (Value::Array(items) | Value::Tuple(items)) = place else {
+            return Err(Diagnostic::new(156, site, format!("{} has no elements", place.describe())));
+        };
+        let count = items.len();
+        place = match usize::try_from(*at).ok().and_then(|at| items.get_mut(at)) {
+            Some(item) => item,
+            None => return Err(Diagnostic::new(154, site, format!("index {at} of an array of {count}"))),
+        };
+    }
+    Ok(place)
 }
 
 /// `+` of `+=`.

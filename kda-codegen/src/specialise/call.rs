@@ -110,9 +110,13 @@ impl<'a> Specialiser<'a> {
     }
 
     fn body(&mut self, device: &DeviceFn, values: Vec<Value>, site: Site<'_>) -> Result<Value> {
+        let changes = device.params.iter().any(|p| p.mutable || p.by_reference);
         for (param, value) in device.params.iter().zip(values) {
-            let value = self.argument(value, &param.ty, site)?;
+            let mut value = self.argument(value, &param.ty, site)?;
             let mutable = param.mutable || param.by_reference;
+            if changes && !param.by_reference {
+                value = self.owned(value, site)?;
+            }
             self.frame().scopes.declare(param.name.to_string(), value, mutable);
         }
         let value = self.block(&device.body)?;

@@ -71,23 +71,33 @@ impl Specialiser<'_> {
         let place = self.builder.place;
         let before = self.frame().scopes.snapshot();
         let waited = self.waited;
+        let flight = super::products::Flight { fenced: false, ..self.flight.clone() };
         self.control.push(condition.uniform);
 
-        self.builder.open();
+        self.begin_side(&flight);
         self.returned = false;
         let a = then(self)?;
+        self.settle_all();
         let a_returned = std::mem::take(&mut self.returned);
         let a_locals = self.frame().scopes.snapshot();
         let a_region = self.builder.close();
         self.frame().scopes.restore(&before);
         let a_waited = std::mem::replace(&mut self.waited, waited);
+        let a_flight = self.flight.clone();
 
-        self.builder.open();
+        self.begin_side(&flight);
         let b = other(self)?;
+        self.settle_all();
         let b_returned = std::mem::take(&mut self.returned);
         let b_locals = self.frame().scopes.snapshot();
         let b_region = self.builder.close();
         self.control.pop();
+        self.conversions.clear();
+        self.flight = match (a_returned, b_returned) {
+            (true, false) => self.flight.clone(),
+            (false, true) => a_flight,
+            _ => a_flight.join(self.flight.clone(), &flight)?,
+        };
         self.waited = match (a_returned, b_returned) {
             (true, false) => self.waited,
             (false, true) => a_waited,
@@ -130,6 +140,15 @@ impl Specialiser<'_> {
             place,
         });
         Ok(value)
+    }
+}
+
+impl Specialiser<'_> {
+    /// Opens the code of one side of a branch.
+    fn begin_side(&mut self, flight: &super::products::Flight) {
+        self.flight = flight.clone();
+        self.conversions.clear();
+        self.builder.open();
     }
 }
 

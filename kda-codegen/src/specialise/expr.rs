@@ -207,7 +207,8 @@ impl Specialiser<'_> {
             Value::Tile(view) => {
                 let indices = self.indices(&expr.index)?;
                 self.place(site);
-                self.tile_load(&view, indices, site)
+                let element = self.tile_at(&view, indices, site)?;
+                self.tile_load(&element, 1, None, site)
             }
             Value::Global(view) => {
                 let indices = self.indices(&expr.index)?;
@@ -285,6 +286,7 @@ impl Specialiser<'_> {
                 "an early `return` must be taken by the whole CTA or by no thread of it",
             ));
         }
+        self.check_idle("at this `return`", site)?;
         self.returned = true;
         self.place(site);
         let place = self.builder.place;

@@ -74,10 +74,9 @@ impl Specialiser<'_> {
         }
         if let [ty, function] = names
             && ty == "Acc"
-            && function == "zero"
+            && let Some(value) = self.accumulator_function(function, generics, args, site)?
         {
-            let [] = self.arguments(&name, args, site)?;
-            return self.accumulator(generics, site);
+            return Ok(value);
         }
         if let [ty, function] = names
             && let Some(elem) = self.elem_name(ty)

@@ -196,6 +196,7 @@ impl Specialiser<'_> {
         body: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<()> {
         self.settle_all();
+        self.check_idle("where a runtime loop begins", site)?;
         self.place(site);
         let place = self.builder.place;
         let mark = self.mark();
@@ -247,8 +248,11 @@ impl Specialiser<'_> {
         self.builder.place = place;
         // Later trips are run by the threads alone for which the condition was true.
         self.control.push(uniform);
+        self.conversions.clear();
+        self.flight.fenced = false;
         self.builder.open();
         let condition = head(self)?;
+        self.check_idle("behind the condition of a runtime loop", site)?;
         let condition = match condition {
             Value::Scalar(s) if s.elem == Elem::Bool => s,
             Value::Const(Const::Bool(false)) => return Ok(None),
@@ -264,10 +268,10 @@ impl Specialiser<'_> {
         let held = self.holdings.len();
         body(self)?;
         self.check_holdings(held)?;
-        if self.flight.is_busy() {
-            return Err(Diagnostic::new(903, site, "products are in flight over the end of a runtime loop's body")
-                .help("end the body with `wgmma::commit(); wgmma::wait::<0>();`"));
-        }
+        self.settle_all();
+        self.conversions.clear();
+        self.flight.fenced = false;
+        self.check_landed_by("a runtime loop's body")?;
         if std::mem::take(&mut self.returned) {
             return Err(Diagnostic::new(166, site, "`return` inside a runtime loop")
                 .help("carry a condition out of the loop and return behind it"));

@@ -29,6 +29,9 @@ impl Specialiser<'_> {
             _ => 1,
         };
         match (receiver, name.as_str()) {
+            (receiver, name) if Self::is_product_method(&receiver, name) => {
+                self.product_method(receiver, call, &args, site)
+            }
             (Value::Global(view), "at") => {
                 let [list] = args.as_slice() else { return Err(one_list(site)) };
                 let indices = self.indices(list)?;
@@ -40,6 +43,12 @@ impl Specialiser<'_> {
                 let indices = self.indices(list)?;
                 self.place(site);
                 Ok(Value::Shared(Box::new(self.shared_at(*view, indices, site)?)))
+            }
+            (Value::Tile(view), "at") => {
+                let [list] = args.as_slice() else { return Err(one_list(site)) };
+                let indices = self.indices(list)?;
+                self.place(site);
+                Ok(Value::TileElement(Box::new(self.tile_at(&view, indices, site)?)))
             }
             (Value::Global(view), "hint") => {
                 let [hint] = self.arguments(&name, &args, site)?;
@@ -91,7 +100,10 @@ impl Specialiser<'_> {
                 };
                 Ok(Value::Shared(Box::new(self.shared_cast(&view, elem, site)?)))
             }
-            (receiver @ (Value::Global(_) | Value::Shared(_)), "load" | "load_v" | "load_if" | "load_v_if") => {
+            (
+                receiver @ (Value::Global(_) | Value::Shared(_) | Value::TileElement(_)),
+                "load" | "load_v" | "load_if" | "load_v_if",
+            ) => {
                 let condition = match name.ends_with("_if") {
                     true => Some(self.arguments::<1>(&name, &args, site)?[0].clone()),
                     false => {
@@ -108,10 +120,14 @@ impl Specialiser<'_> {
                 match receiver {
                     Value::Global(view) => self.global_load(&view, lanes, condition.as_ref(), site),
                     Value::Shared(view) => self.shared_load(&view, lanes, condition.as_ref(), site),
+                    Value::TileElement(element) => self.tile_load(&element, lanes, condition.as_ref(), site),
                     _ => Ok(Value::Unit),
                 }
             }
-            (receiver @ (Value::Global(_) | Value::Shared(_)), "store" | "store_v" | "store_if" | "store_v_if") => {
+            (
+                receiver @ (Value::Global(_) | Value::Shared(_) | Value::TileElement(_)),
+                "store" | "store_v" | "store_if" | "store_v_if",
+            ) => {
                 let (condition, value) = match name.ends_with("_if") {
                     true => {
                         let [condition, value] = self.arguments(&name, &args, site)?;
@@ -130,6 +146,7 @@ impl Specialiser<'_> {
                 match receiver {
                     Value::Global(view) => self.global_store(&view, &value, condition.as_ref(), site)?,
                     Value::Shared(view) => self.shared_store(&view, &value, condition.as_ref(), site)?,
+                    Value::TileElement(element) => self.tile_store(&element, &value, condition.as_ref(), site)?,
                     _ => {}
                 }
                 Ok(Value::Unit)
@@ -143,42 +160,9 @@ impl Specialiser<'_> {
                 self.give_stage(&slot, usize::from(name == "release"), site)
             }
             (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
-            (Value::Tile(view), "k_slice") => {
-                let column = self.slice_start(&name, &args, view.width, site)?;
-                let column = view.column + column;
-                Ok(Value::Tile(Box::new(super::tile::TileView { column, width: 16, ..*view })))
-            }
-            (Value::Operand(operand), "k_slice") => {
-                let column = self.slice_start(&name, &args, operand.width, site)?;
-                let column = operand.column + column;
-                Ok(Value::Operand(Box::new(super::wgmma::Operand { column, width: 16, ..*operand })))
-            }
-            (Value::Acc(acc), "mma") => {
-                let [a, b] = self.arguments(&name, &args, site)?;
-                let mut acc = acc;
-                match (a, b) {
-                    (Value::Tile(a), Value::Tile(b)) => self.mma(&mut acc, &a, &b, site)?,
-                    (Value::Operand(a), Value::Tile(b)) => self.mma_registers(&mut acc, &a, &b, site)?,
-                    (a, b) => {
-                        let message = format!("a product of {} and {}", a.describe(), b.describe());
-                        return Err(Diagnostic::new(902, site, message)
-                            .help("A is a tile in shared memory or an operand in registers, B a tile"));
-                    }
-                }
-                self.assign_value(&call.receiver, Value::Acc(acc))?;
-                Ok(Value::Unit)
-            }
-            (Value::Acc(acc), "as_a") => {
-                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
-                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
-                    _ => return Err(Diagnostic::new(157, site, "`as_a` needs a type: `as_a::<bf16>()`")),
-                };
-                self.as_operand(&acc, elem, site)
-            }
             (Value::Frag(frag), _) => self
                 .fragment_method(&frag, call, &args, site)?
                 .ok_or_else(|| Diagnostic::at(158, &call.method, format!("a fragment has no method `{name}`"))),
-            (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, &args, site),
             (Value::Barrier(index), "sync" | "arrive") => {
                 let [] = self.arguments(&name, &args, site)?;
                 self.place(site);
@@ -207,18 +191,6 @@ impl Specialiser<'_> {
             (receiver, _) => {
                 Err(Diagnostic::at(158, &call.method, format!("{} has no method `{name}`", receiver.describe())))
             }
-        }
-    }
-}
-
-impl Specialiser<'_> {
-    /// First column of a slice of 16: a constant multiple of 16.
-    fn slice_start(&mut self, name: &str, args: &[&Expr], width: u64, site: Site<'_>) -> Result<u64> {
-        let [column] = self.arguments(name, args, site)?;
-        match column.as_int() {
-            Some(c) if c >= 0 && c % 16 == 0 && c + 16 <= i128::from(width) => Ok(c as u64),
-            _ => Err(Diagnostic::new(154, site, format!("a slice of 16 columns of {width}"))
-                .help("the first column is a constant and a multiple of 16")),
         }
     }
 }

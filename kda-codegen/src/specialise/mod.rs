@@ -11,8 +11,9 @@
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `join`, `trial` |
-//! | memory | `views`, `global`, `shared` |
+//! | memory | `views`, `global`, `shared`, `tile`, `tile_access` |
 //! | matrices in the registers of a warp | `fragment` |
+//! | products of warpgroups | `products` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
@@ -39,6 +40,7 @@ mod ops;
 mod params;
 mod pattern;
 mod pipeline;
+mod products;
 mod range;
 mod roles;
 mod shared;
@@ -46,10 +48,10 @@ mod site;
 mod sync;
 mod tensor_copy;
 mod tile;
+mod tile_access;
 mod trial;
 mod value;
 mod views;
-mod wgmma;
 
 use crate::compiled::{Barrier, Compiled, SharedBuffer};
 use crate::consteval::{Const, Scope};
@@ -154,9 +156,13 @@ struct Specialiser<'a> {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// Register of the warp's index, once something has asked for it.
+    warp_register: Option<Reg>,
     /// Products in flight, and accumulators so far.
-    flight: wgmma::Flight,
+    flight: products::Flight,
     accumulators: usize,
+    /// Accumulators that have become operands.
+    conversions: products::Conversions,
     /// Places of protocol events.
     spans: Vec<Span>,
     calls: Vec<String>,
@@ -200,8 +206,10 @@ impl<'a> Specialiser<'a> {
             staging: None,
             fresh_barriers: None,
             elected: false,
-            flight: wgmma::Flight::default(),
+            warp_register: None,
+            flight: products::Flight::default(),
             accumulators: 0,
+            conversions: products::Conversions::default(),
             spans: Vec::new(),
             calls: Vec::new(),
         }
@@ -217,6 +225,7 @@ impl<'a> Specialiser<'a> {
                 None => Diagnostic::at(160, &self.kernel.name, message),
             });
         }
+        self.check_landed_by("the kernel")?;
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
                 if let Some(span) = state.early {

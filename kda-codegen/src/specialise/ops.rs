@@ -2,8 +2,10 @@
 
 use super::Specialiser;
 use super::params::arithmetic;
+use super::products::Operand;
 use super::range::{self, Range};
 use super::site::Site;
+use super::tile::TileView;
 use super::value::{Scalar, Value};
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
@@ -64,7 +66,7 @@ impl Specialiser<'_> {
         if let Some(simple) = self.simplify(op, &a, &b, elem, site)? {
             return Ok(simple);
         }
-        let uniform = a.uniform().max(b.uniform());
+        let uniform = self.uniform_of(op, &a, &b);
         let (x, y) = (self.operand(&a, elem, site)?, self.operand(&b, elem, site)?);
         if let Some(compare) = comparison(op, elem) {
             return self.compare(compare, elem, x, y, uniform, site);
@@ -123,6 +125,23 @@ impl Specialiser<'_> {
             self.note_affine(op, &a, &b, elem, scalar.reg);
         }
         Ok(Value::Scalar(scalar))
+    }
+
+    /// Among whom `a op b` is the same. What drops the warp's place in its warpgroup is the same in all of the warpgroup.
+    fn uniform_of(&self, op: &BinOp, a: &Value, b: &Value) -> Uniform {
+        let both = a.uniform().max(b.uniform());
+        let (Value::Scalar(scalar), Some(number)) = (a, b.as_int()) else { return both };
+        if both != Uniform::Warp || self.warp_register != Some(scalar.reg) {
+            return both;
+        }
+        let drops = match op {
+            BinOp::Lt(_) | BinOp::Ge(_) | BinOp::BitAnd(_) => number % 4 == 0,
+            BinOp::Le(_) | BinOp::Gt(_) => (number + 1) % 4 == 0,
+            BinOp::Div(_) => number > 0 && number % 4 == 0,
+            BinOp::Shr(_) => number >= 2,
+            _ => false,
+        };
+        if drops { Uniform::Warpgroup } else { both }
     }
 
     /// Identities and cheaper forms on integers.
@@ -200,7 +219,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(202, site, message));
         }
         let amount = self.operand(&b, Elem::U32, site)?;
-        let uniform = x.uniform.max(b.uniform());
+        let uniform = self.uniform_of(op, &a, &b);
         let untyped = if width == 64 { Type::B64 } else { Type::B32 };
         let shl = |dst, a: Src| Shl { ty: untyped, dst, a, b: amount.clone() }.into();
         let mut scalar = if left {
@@ -267,6 +286,13 @@ impl Specialiser<'_> {
     /// `op a`
     pub(super) fn unary(&mut self, op: &UnOp, a: Value, site: Site<'_>) -> Result<Value> {
         match a {
+            // Products negate their operands for nothing.
+            Value::Tile(view) if matches!(op, UnOp::Neg(_)) => {
+                Ok(Value::Tile(Box::new(TileView { negated: !view.negated, ..*view })))
+            }
+            Value::Operand(operand) if matches!(op, UnOp::Neg(_)) => {
+                Ok(Value::Operand(Box::new(Operand { negated: !operand.negated, ..*operand })))
+            }
             Value::Const(x) => {
                 let value = consteval::unary(op, &x, Span::call_site()).map_err(|error| error.placed(site))?;
                 Ok(Value::from_const(value))

@@ -170,6 +170,7 @@ impl Specialiser<'_> {
             }
             .into()
         });
+        self.warp_register = Some(reg);
         let range = Range { least: 0, most: i64::from(self.resolved.block / 32) - 1 };
         Scalar { range, ..Scalar::new(Elem::U32, reg, Uniform::Warp) }
     }

@@ -95,6 +95,7 @@ impl Specialiser<'_> {
         match pat {
             Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => {
                 let mutable = ident.mutability.is_some();
+                let value = self.owned(value, Site::Tokens(ident))?;
                 self.frame().scopes.declare(ident.ident.to_string(), value, mutable);
                 Ok(())
             }

@@ -51,6 +51,7 @@ impl Specialiser<'_> {
             this.set_registers(site);
             let value = body(this)?;
             this.check_holdings(held)?;
+            this.check_landed_by("the role")?;
             Ok(value)
         };
         let result = match condition {
@@ -131,7 +132,8 @@ impl Specialiser<'_> {
                 inside => {
                     let pred = self.scalar(&inside, Some(Elem::Bool), site)?;
                     let other = self.operand(&value, Elem::U32, site)?;
-                    let picked = self.builder.scalar(Elem::U32, Uniform::Warp, |dst| {
+                    let uniform = pred.uniform.max(value.uniform());
+                    let picked = self.builder.scalar(Elem::U32, uniform, |dst| {
                         Selp { ty: Type::B32, dst, a: Src::Imm(index as i64), b: other.clone(), pred: when(pred.reg) }
                             .into()
                     });

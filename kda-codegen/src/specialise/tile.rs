@@ -5,18 +5,15 @@
 //! chunks permuted by [`kda_core::Swizzle::place`]. This is the image that bulk tensor copies make, one a panel, and that
 //! warpgroup products read.
 
-use super::params::bits;
 use super::site::Site;
-use super::value::{Scalar, Value, class};
-use super::views::Index;
+use super::value::Value;
 use super::{MAX_SHARED_BYTES, Specialiser};
 use crate::compiled::{Map, ParamKind, SharedBuffer};
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Sync, Uniform};
 use kda_core::{Elem, Swizzle};
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstList, Src, SrcList};
+use kda_ptx::operand::{Base, Src};
 use kda_ptx::table::*;
 
 /// Alignment of a swizzled buffer: the pattern repeats every 1024 bytes.
@@ -41,6 +38,14 @@ pub struct TileView {
     pub column: u64,
     /// Columns of this part.
     pub width: u64,
+    /// First row of this part.
+    pub row: u64,
+    /// Rows of this part.
+    pub height: u64,
+    /// Its rows are what the source calls columns.
+    pub transposed: bool,
+    /// Products take it with the other sign.
+    pub negated: bool,
     /// The pipeline's slot that the tile belongs to.
     pub slot: Option<u32>,
 }
@@ -49,6 +54,26 @@ impl TileView {
     /// Bytes of one stage.
     pub fn stage_bytes(&self) -> u64 {
         self.rows * self.columns * u64::from(self.elem.bytes())
+    }
+
+    /// Rows and columns, as the source counts them.
+    pub fn extent(&self) -> (u64, u64) {
+        if self.transposed { (self.width, self.height) } else { (self.height, self.width) }
+    }
+
+    /// Some of the columns, as the source counts them.
+    pub fn part_of_columns(&self, columns: std::ops::Range<u64>) -> TileView {
+        let (first, count) = (columns.start, columns.end - columns.start);
+        match self.transposed {
+            true => TileView { row: self.row + first, height: count, ..self.clone() },
+            false => TileView { column: self.column + first, width: count, ..self.clone() },
+        }
+    }
+
+    /// Some of the rows, as the source counts them.
+    pub fn part_of_rows(&self, rows: std::ops::Range<u64>) -> TileView {
+        let part = TileView { transposed: !self.transposed, ..self.clone() }.part_of_columns(rows);
+        TileView { transposed: self.transposed, ..part }
     }
 
     /// Bytes of a row within a panel.
@@ -86,6 +111,10 @@ impl Specialiser<'_> {
             stage: Value::u32(0),
             column: 0,
             width: columns,
+            row: 0,
+            height: rows,
+            transposed: false,
+            negated: false,
             slot: None,
         };
         let row = columns * u64::from(elem.bytes());
@@ -125,130 +154,6 @@ impl Specialiser<'_> {
         Ok((Base::Reg(reg), offset))
     }
 
-    /// `tile.at([row, column])`: the address of an element; both may be runtime values.
-    pub(super) fn element_address(
-        &mut self,
-        view: &TileView,
-        indices: Vec<(Index, Site<'_>)>,
-        site: Site<'_>,
-    ) -> Result<Address> {
-        let mut values = Vec::new();
-        for (index, at) in indices {
-            match index {
-                Index::At(value) => values.push(value),
-                Index::Open(..) => {
-                    return Err(Diagnostic::new(455, at, "a swizzled tile is accessed element by element"));
-                }
-            }
-        }
-        let [row, column] = values.as_slice() else {
-            return Err(Diagnostic::new(452, site, format!("{} indices for 2 axes", values.len())));
-        };
-        let (base, offset) = self.stage_address(view, site)?;
-        let elem = u64::from(view.elem.bytes());
-        let line = view.span();
-        let op = |name: &str| -> syn::BinOp {
-            match name {
-                "+" => syn::BinOp::Add(Default::default()),
-                "*" => syn::BinOp::Mul(Default::default()),
-                "/" => syn::BinOp::Div(Default::default()),
-                "%" => syn::BinOp::Rem(Default::default()),
-                "^" => syn::BinOp::BitXor(Default::default()),
-                "&" => syn::BinOp::BitAnd(Default::default()),
-                _ => syn::BinOp::Shr(Default::default()),
-            }
-        };
-        let number = |n: u64| Value::u32(n as u32);
-        let column = self.binary(&op("+"), column.clone(), number(view.column), site)?;
-        let byte = self.binary(&op("*"), column, number(elem), site)?;
-        let panel = self.binary(&op("/"), byte.clone(), number(line), site)?;
-        let within = self.binary(&op("%"), byte, number(line), site)?;
-        let row_bytes = self.binary(&op("*"), row.clone(), number(line), site)?;
-        let panel_bytes = self.binary(&op("*"), panel, number(view.rows * line), site)?;
-        let in_panel = self.binary(&op("+"), row_bytes, within, site)?;
-        let mask = match view.swizzle {
-            Swizzle::None => 0,
-            Swizzle::B32 => 0x10,
-            Swizzle::B64 => 0x30,
-            Swizzle::B128 => 0x70,
-        };
-        let placed = if mask == 0 {
-            in_panel
-        } else {
-            let high = self.binary(&op(">>"), in_panel.clone(), number(3), site)?;
-            let turn = self.binary(&op("&"), high, number(mask), site)?;
-            self.binary(&op("^"), in_panel, turn, site)?
-        };
-        let total = self.binary(&op("+"), panel_bytes, placed, site)?;
-        if let Some(constant) = total.as_int() {
-            return Ok(Address { base, offset: offset + constant as i64 });
-        }
-        let total = self.scalar(&total, Some(Elem::U32), site)?;
-        let start: Src = match base {
-            Base::Reg(reg) => reg.into(),
-            Base::Symbol(_) => self.shared_base().into(),
-        };
-        let reg = self.builder.pure(Class::B32, |dst| {
-            let (round, ftz, sat) = (None, Default::default(), Default::default());
-            Add { round, ftz, sat, ty: Type::U32, dst, a: start.clone(), b: total.src() }.into()
-        });
-        Ok(Address { base: Base::Reg(reg), offset })
-    }
-
-    /// `tile[[row, column]]`
-    pub(super) fn tile_load(
-        &mut self,
-        view: &TileView,
-        indices: Vec<(Index, Site<'_>)>,
-        site: Site<'_>,
-    ) -> Result<Value> {
-        let address = self.element_address(view, indices, site)?;
-        let reg = self.builder.fresh(class(view.elem));
-        self.builder.inst(Ld {
-            strength: None,
-            scope: None,
-            space: Some(Space::Shared),
-            cache: None,
-            nc: NonCoherent(false),
-            l1: None,
-            hint: CacheHint(false),
-            prefetch: None,
-            vector: None,
-            ty: bits(view.elem),
-            dst: DstList(vec![Some(reg)]),
-            address,
-            policy: None,
-        });
-        Ok(Value::Scalar(Scalar::new(view.elem, reg, Uniform::Thread)))
-    }
-
-    /// `tile[[row, column]] = value`
-    pub(super) fn tile_store(
-        &mut self,
-        view: &TileView,
-        indices: Vec<(Index, Site<'_>)>,
-        value: &Value,
-        site: Site<'_>,
-    ) -> Result<()> {
-        let operand = self.operand(value, view.elem, site)?;
-        let address = self.element_address(view, indices, site)?;
-        self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
-        self.builder.inst(St {
-            strength: None,
-            scope: None,
-            space: Some(Space::Shared),
-            cache: None,
-            l1: None,
-            hint: CacheHint(false),
-            vector: None,
-            ty: bits(view.elem),
-            address,
-            src: SrcList(vec![operand]),
-            policy: None,
-        });
-        Ok(())
-    }
-
     /// The tensor map behind a view, with its parameter.
     pub(super) fn map_of(&self, value: &Value, site: Site<'_>) -> Result<(usize, Map, Elem, bool)> {
         if let Value::Global(view) = value
@@ -271,12 +176,13 @@ impl Specialiser<'_> {
     ) -> Result<Vec<(u64, u64)>> {
         let columns = u64::from(map.tile.last().copied().unwrap_or(0));
         let rows: u64 = map.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
-        if elem != view.elem || map.swizzle != view.swizzle || (rows, columns) != (view.rows, view.columns) {
+        let whole = (view.height, view.width) == (view.rows, view.columns) && !view.transposed;
+        if elem != view.elem || map.swizzle != view.swizzle || (rows, columns) != (view.rows, view.columns) || !whole {
             let message = format!(
                 "the buffer holds {} [{}, {}] with `Swizzle<{}>`, the map of `{name}` copies {elem} [{rows}, {columns}] with `Swizzle<{}>`",
                 view.elem,
-                view.rows,
-                view.columns,
+                view.height,
+                view.width,
                 view.swizzle.span().unwrap_or(0),
                 map.swizzle.span().unwrap_or(0)
             );

@@ -24,7 +24,7 @@ pub(super) struct Mark {
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
-    flight: super::wgmma::Flight,
+    flight: super::products::Flight,
 }
 
 impl Mark {
@@ -87,6 +87,7 @@ impl Specialiser<'_> {
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
         self.flight.clone_from(&mark.flight);
+        self.conversions.clear();
         self.naming = None;
     }
 }

@@ -2,9 +2,10 @@
 
 use super::fragment::Fragment;
 use super::pipeline::Slot;
+use super::products::{Accumulator, Operand};
 use super::range::Range;
 use super::tile::TileView;
-use super::wgmma::{Accumulator, Operand};
+use super::tile_access::TileElement;
 use crate::consteval::Const;
 use crate::kir::Uniform;
 use kda_core::Elem;
@@ -29,6 +30,8 @@ pub enum Value {
     Shared(Box<SharedView>),
     /// A part of a swizzled tile in shared memory.
     Tile(Box<TileView>),
+    /// An element of a tile.
+    TileElement(Box<TileElement>),
     /// A ring of stages, by index.
     Ring(usize),
     /// A stage of a ring that this role holds.
@@ -232,7 +235,11 @@ impl Value {
             Value::Shared(view) => {
                 format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len())
             }
-            Value::Tile(view) => format!("a {} tile of {} rows and {} columns", view.elem, view.rows, view.width),
+            Value::Tile(view) => {
+                let (rows, columns) = view.extent();
+                format!("a {} tile of {rows} rows and {columns} columns", view.elem)
+            }
+            Value::TileElement(element) => format!("an element of a {} tile", element.tile.elem),
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),

@@ -1,6 +1,6 @@
 //! Tensor copies: tiles in and out by tensor map, under every schedule.
 
-use super::harness::{Random, Run};
+use super::harness::{Random, Run, error_of};
 
 /// Every swizzle; a tensor whose last box reaches past its end: what lies outside is 0 in the tile, and is not written.
 #[test]
@@ -46,5 +46,87 @@ mod family {{
         run.map("a", &a, &shape).map("out", &vec![-1.0f32; rows * columns], &shape).launch_everywhere(2);
         let expected: Vec<f32> = a.iter().map(|x| x + 1.0).collect();
         assert_eq!(run.read::<f32>("out"), expected, "swizzle {span}, {rows} rows");
+    }
+}
+
+/// Elements and vectors of a tile at runtime and constant places, against plain arithmetic; guarded ones too.
+#[test]
+fn elements_of_tiles() {
+    for (span, rows, columns) in [(128, 32, 64), (128, 16, 32), (128, 32, 16), (64, 64, 16), (32, 32, 8), (0, 16, 12)] {
+        let source = format!(
+            "#[kernels(arch = sm_90a)]
+mod family {{
+    #[kernel(block = 32, grid = 1)]
+    fn k(#[dims({rows}, {columns})] x: Global<u32>, #[dims(3, {rows}, {columns})] y: GlobalMut<u32>) {{
+        let t = smem::<u32, Shape<{rows}, {columns}>, Swizzle<{span}>>();
+        for i in (lane..{rows} * {columns} / 4).step_by(32) {{
+            let (row, column) = (4 * i / {columns}, 4 * i % {columns});
+            t.at([row, column]).store_v(x.at([row, column]).load_v::<4>());
+        }}
+        cta_sync();
+        for i in (lane..{rows} * {columns}).step_by(32) {{
+            y.at([0, i / {columns}, i % {columns}]).store(t[[i / {columns}, i % {columns}]]);
+        }}
+        #[unroll]
+        for column in 0..{columns} / 2 {{
+            let row = lane % {rows};
+            y.at([1, row, 2 * column]).store_v(t.at([row, 2 * column]).load_v::<2>());
+        }}
+        cta_sync();
+        #[unroll]
+        for column in 0..{columns} / 2 {{
+            t.at([lane % {rows}, 2 * column]).store_if(lane % 2 == 0 && lane < {rows}, 7);
+        }}
+        cta_sync();
+        #[unroll]
+        for row in 0..{rows} {{
+            if lane < {columns} {{
+                y.at([2, row, lane % {columns}]).store(t.at([row, lane % {columns}]).load_if(row != 3));
+            }}
+        }}
+    }}
+}}"
+        );
+        let size = rows * columns;
+        let x: Vec<u32> = (0..size as u32).map(|i| i + 100).collect();
+        let mut run = Run::new(&source);
+        run.tensor("x", &x).tensor("y", &vec![0u32; 3 * size]).launch_everywhere(1);
+        let got = run.read::<u32>("y");
+        assert_eq!(got[..size], x, "swizzle {span} [{rows}, {columns}]");
+        for row in 0..rows {
+            for column in 0..columns {
+                let place = row * columns + column;
+                if row < 32 {
+                    assert_eq!(got[size + place], x[place], "vectors, swizzle {span}, {row}, {column}");
+                }
+                if column < 32 && row < 32 {
+                    let stored = row % 2 == 0 && column % 2 == 0;
+                    let wanted = if row == 3 {
+                        0
+                    } else if stored {
+                        7
+                    } else {
+                        x[place]
+                    };
+                    assert_eq!(got[2 * size + place], wanted, "guarded, swizzle {span}, {row}, {column}");
+                }
+            }
+        }
+    }
+    for (body, code) in [
+        ("let a = t[[32, 0]];", 154),
+        ("let a = t[[0, 64]];", 154),
+        ("let a = t[[0]];", 452),
+        ("let a = t.at([0, 0..4]);", 455),
+        ("let a = t.at([0, 2]).load_v::<4>();", 450),
+        ("let a = t.at([lane, lane]).load_v::<2>();", 450),
+        ("let a = t.at([0, 0]).load_v::<8>();", 451),
+        ("let a = t.at([0.5, 0]).load();", 156),
+    ] {
+        let source = format!(
+            "#[kernels(arch = sm_90a)] mod family {{ #[kernel(block = 32, grid = 1)] fn k() {{
+                 let t = smem::<f32, Shape<32, 64>, Swizzle<128>>(); {body} }} }}"
+        );
+        assert_eq!(error_of(&source), code, "{body}");
     }
 }

@@ -9,5 +9,6 @@ mod copies;
 mod fragments;
 mod harness;
 mod memory;
+mod products;
 mod programs;
 mod types;

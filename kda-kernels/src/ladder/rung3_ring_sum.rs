@@ -6,6 +6,19 @@ pub mod ring_sum {
     const ROWS: u32 = 128;
     const COLUMNS: u32 = 32;
 
+    /// Adds what this thread's row of a tile holds, in order.
+    #[device]
+    fn add_row(sum: &mut f32, tile: Tile<f32>) {
+        #[unroll]
+        for chunk in 0..COLUMNS / 4 {
+            let four = tile.at([tid, 4 * chunk]).load_v::<4>();
+            #[unroll]
+            for i in 0..4 {
+                sum += four[i];
+            }
+        }
+    }
+
     /// `y[i] = sum over j of x[i, j]`, one row a thread, columns in order.
     #[kernel(block = ROWS, grid = m / ROWS)]
     #[variants(STAGES in [4])]
@@ -28,10 +41,7 @@ pub mod ring_sum {
         }
         for tile in 0..n / COLUMNS - STAGES {
             let slot = ring.wait();
-            #[unroll]
-            for column in 0..COLUMNS {
-                sum += slot.x[[tid, column]];
-            }
+            add_row(&mut sum, slot.x);
             slot.release();
             // The stage is free once every warp has released it.
             #[elect_one]
@@ -43,10 +53,7 @@ pub mod ring_sum {
         }
         for _ in 0..STAGES {
             let slot = ring.wait();
-            #[unroll]
-            for column in 0..COLUMNS {
-                sum += slot.x[[tid, column]];
-            }
+            add_row(&mut sum, slot.x);
             slot.release();
         }
         y.at([ctaid.x * ROWS + tid]).store(sum);

@@ -60,7 +60,8 @@ impl Watch {
     fn access(&mut self, uses: &[(u16, bool)], pc: u32) -> Option<u32> {
         for (register, write) in uses {
             let cell = &mut self.cells[*register as usize];
-            if cell.locked != 0 {
+            // What an instruction in flight only reads, others may read too.
+            if cell.locked != 0 && (cell.output || *write) {
                 return Some(cell.locked - 1);
             }
             (cell.touched, cell.pc) = (self.epoch, pc);

@@ -52,13 +52,13 @@ impl Specialiser<'_> {
             }
         };
         let mut frag = Fragment { kind: stored, rows, columns, blocks: Vec::new() };
-        frag.blocks = match (stored, self.matrix_addresses(&frag, &view, transposed, site)?) {
-            (Kind::Half(_), Some(addresses)) => self.load_matrices(&frag, addresses, transposed, site)?,
+        frag.blocks = match (stored, self.fragment_addresses(&frag, &view, transposed, site)?) {
+            (Kind::Half(_), Some(addresses)) => self.load_fragment(&frag, addresses, transposed, site)?,
             _ => self.load_pairs(&frag, &view, transposed, site)?,
         };
         Ok(Value::Frag(Box::new(match kind {
             Kind::F32 => self.widened(&frag, site)?,
-            Kind::Tf32 => self.rounded(&frag, Kind::Tf32, site)?,
+            Kind::Tf32 => self.fragment_rounded(&frag, Kind::Tf32, site)?,
             Kind::Half(_) => frag,
         })))
     }
@@ -81,8 +81,8 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(906, site, message).help(format!("round it first: `round::<{elem}>()`")));
         }
         let matrices = matches!(frag.kind, Kind::Half(_)) && self.variant.arch.has(Arch::SM_90);
-        match self.matrix_addresses(frag, &view, transposed, site)? {
-            Some(addresses) if matrices => self.store_matrices(frag, &view, addresses, transposed, site),
+        match self.fragment_addresses(frag, &view, transposed, site)? {
+            Some(addresses) if matrices => self.store_fragment(frag, &view, addresses, transposed, site),
             _ => self.store_pairs(frag, &view, transposed, site),
         }
     }
@@ -92,7 +92,10 @@ impl Specialiser<'_> {
         let (elem, sizes) = match view {
             Value::Shared(view) => (view.elem, view.axes.iter().map(|(size, _)| *size).collect::<Vec<_>>()),
             Value::Global(view) => (view.elem, view.axes.iter().map(|axis| axis.size).collect()),
-            Value::Tile(view) => (view.elem, vec![Some(view.rows), Some(view.width)]),
+            Value::Tile(view) => {
+                let (rows, columns) = view.extent();
+                (view.elem, vec![Some(rows), Some(columns)])
+            }
             other => {
                 let message = format!("{} is no matrix in memory", other.describe());
                 return Err(Diagnostic::new(906, site, message));
@@ -120,7 +123,7 @@ impl Specialiser<'_> {
 
     /// For each group of blocks the address that a lane gives to `ldmatrix` or `stmatrix`; `None` if rows of blocks are not
     /// provably aligned, or not in shared memory.
-    fn matrix_addresses(
+    fn fragment_addresses(
         &mut self,
         frag: &Fragment,
         view: &Value,
@@ -162,7 +165,13 @@ impl Specialiser<'_> {
                         }
                         addresses.push(self.shared_address(&view));
                     }
-                    Value::Tile(view) => addresses.push(self.element_address(view, indices, site)?),
+                    Value::Tile(view) => {
+                        let element = self.tile_at(view, indices, site)?;
+                        if element.tile.transposed {
+                            return Ok(None);
+                        }
+                        addresses.push(self.element_address(&element, site)?);
+                    }
                     _ => return Ok(None),
                 }
             }
@@ -183,7 +192,7 @@ impl Specialiser<'_> {
         groups
     }
 
-    fn load_matrices(
+    fn load_fragment(
         &mut self,
         frag: &Fragment,
         addresses: Vec<Address>,
@@ -203,7 +212,7 @@ impl Specialiser<'_> {
         Ok(blocks)
     }
 
-    fn store_matrices(
+    fn store_fragment(
         &mut self,
         frag: &Fragment,
         view: &Value,
@@ -235,6 +244,7 @@ impl Specialiser<'_> {
             let pair = match self.pair_view(view, &row, &column, transposed, site)? {
                 Some(Value::Shared(view)) => self.shared_load(&view, 2, None, site)?,
                 Some(Value::Global(view)) => self.global_load(&view, 2, None, site)?,
+                Some(Value::TileElement(element)) => self.tile_load(&element, 2, None, site)?,
                 _ => {
                     let mut pair = Vec::with_capacity(2);
                     for column in self.both(&column, site)? {
@@ -248,7 +258,10 @@ impl Specialiser<'_> {
                                 let view = self.global_at((**view).clone(), indices, site)?;
                                 self.global_load(&view, 1, None, site)?
                             }
-                            Value::Tile(view) => self.tile_load(view, indices, site)?,
+                            Value::Tile(view) => {
+                                let element = self.tile_at(view, indices, site)?;
+                                self.tile_load(&element, 1, None, site)?
+                            }
                             _ => Value::Unit,
                         });
                     }
@@ -274,6 +287,7 @@ impl Specialiser<'_> {
             match self.pair_view(view, &row, &column, transposed, site)? {
                 Some(Value::Shared(view)) => self.shared_store(&view, &Value::Array(pair), None, site)?,
                 Some(Value::Global(view)) => self.global_store(&view, &Value::Array(pair), None, site)?,
+                Some(Value::TileElement(element)) => self.tile_store(&element, &Value::Array(pair), None, site)?,
                 _ => {
                     for (column, x) in self.both(&column, site)?.into_iter().zip(&pair) {
                         let indices = Self::element(row.clone(), column, transposed, site);
@@ -286,7 +300,10 @@ impl Specialiser<'_> {
                                 let view = self.global_at((**view).clone(), indices, site)?;
                                 self.global_store(&view, x, None, site)?;
                             }
-                            Value::Tile(view) => self.tile_store(view, indices, x, site)?,
+                            Value::Tile(view) => {
+                                let element = self.tile_at(view, indices, site)?;
+                                self.tile_store(&element, x, None, site)?;
+                            }
                             _ => {}
                         }
                     }
@@ -317,6 +334,10 @@ impl Specialiser<'_> {
             Value::Global(view) => {
                 let view = self.global_at((**view).clone(), indices, site)?;
                 self.is_vector(&view, 2).then(|| Value::Global(Box::new(view)))
+            }
+            Value::Tile(view) => {
+                let element = self.tile_at(view, indices, site)?;
+                self.is_tile_vector(&element, 2).then(|| Value::TileElement(Box::new(element)))
             }
             _ => None,
         })

@@ -176,14 +176,14 @@ impl Specialiser<'_> {
                     let message = format!("`{name}` of a fragment of {}", frag.kind.name());
                     return Err(Diagnostic::new(906, site, message).help("only f32 is rounded"));
                 }
-                let high = self.rounded(frag, kind, site)?;
+                let high = self.fragment_rounded(frag, kind, site)?;
                 if name == "round" {
                     Value::Frag(Box::new(high))
                 } else {
                     let back = Value::Frag(Box::new(self.widened(&high, site)?));
                     let whole = Value::Frag(Box::new(frag.clone()));
                     let rest = self.fragment_binary(&syn::BinOp::Sub(Default::default()), whole, back, site)?;
-                    let low = self.rounded(&rest, kind, site)?;
+                    let low = self.fragment_rounded(&rest, kind, site)?;
                     Value::Tuple(vec![Value::Frag(Box::new(high)), Value::Frag(Box::new(low))])
                 }
             }
@@ -215,7 +215,7 @@ impl Specialiser<'_> {
     }
 
     /// Rounded to nearest: even for 16 bits, away from zero at ties for tf32, as the instructions do.
-    fn rounded(&mut self, frag: &Fragment, kind: Kind, site: Site<'_>) -> Result<Fragment> {
+    fn fragment_rounded(&mut self, frag: &Fragment, kind: Kind, site: Site<'_>) -> Result<Fragment> {
         let mut blocks = Vec::with_capacity(frag.blocks.len());
         for block in &frag.blocks {
             let Value::Array(pair) = block else { continue };

@@ -1,4 +1,4 @@
-//! A product of whole tiles.
+//! A group that is opened ahead of a branch and closed in it.
 
 #[kda_dsl::kernels(arch = sm_90a)]
 mod family {
@@ -27,8 +27,12 @@ mod family {
             let mut acc = Acc::<f32, 64, 64>::zero();
             for kb in 0..k / 64 {
                 let slot = ab.wait();
-                acc.mma(slot.a, slot.b); //~ KDA0902
-                wgmma::commit();
+                acc.mma(slot.a, slot.b);
+                if kb > 0 {
+                    wgmma::commit(); //~ KDA0904
+                } else {
+                    wgmma::commit();
+                }
                 wgmma::wait::<0>();
                 slot.release();
             }

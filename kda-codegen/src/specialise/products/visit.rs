@@ -1,0 +1,149 @@
+//! What each thread holds of an accumulator, with its coordinates.
+
+use super::{Accumulator, Specialiser};
+use crate::diag::{Diagnostic, Result};
+use crate::kir::Uniform;
+use crate::specialise::site::Site;
+use crate::specialise::value::Value;
+use kda_core::Elem;
+use kda_ptx::modifier::Type;
+use kda_ptx::operand::{Special, Src};
+use kda_ptx::table::Mov;
+use syn::{BinOp, Expr};
+
+/// Coordinates of the first element that a thread holds.
+struct Corner {
+    row: Value,
+    column: Value,
+}
+
+impl Specialiser<'_> {
+    fn corner(&mut self, acc: &Accumulator, site: Site<'_>) -> Result<Corner> {
+        let (mul, add) = (BinOp::Mul(Default::default()), BinOp::Add(Default::default()));
+        let (div, rem) = (BinOp::Div(Default::default()), BinOp::Rem(Default::default()));
+        let number = |n: u32| Value::u32(n);
+        let lane = Value::Scalar(self.special(Special::LaneId, Uniform::Thread));
+        let (group, warp) = self.group_place(site)?;
+        let strip = self.binary(&mul, warp, number(16), site)?;
+        let quad = self.binary(&div, lane.clone(), number(4), site)?;
+        let row = self.binary(&add, strip, quad, site)?;
+        let start = self.binary(&mul, group, number(64 * acc.tiles.len() as u32), site)?;
+        let row = self.binary(&add, start, row, site)?;
+        let within = self.binary(&rem, lane, number(4), site)?;
+        let column = self.binary(&mul, within, number(2), site)?;
+        Ok(Corner { row, column })
+    }
+
+    /// Coordinates of the pair `half` of the eight columns `eight` in the block of rows `block`.
+    fn place_in(
+        &mut self,
+        corner: &Corner,
+        block: usize,
+        eight: usize,
+        half: usize,
+        site: Site<'_>,
+    ) -> Result<(Value, Value)> {
+        let add = BinOp::Add(Default::default());
+        let row = self.binary(&add, corner.row.clone(), Value::u32(64 * block as u32 + 8 * half as u32), site)?;
+        let column = self.binary(&add, corner.column.clone(), Value::u32(8 * eight as u32), site)?;
+        Ok((row, column))
+    }
+
+    /// `acc.for_each(|row, column, pair| …)`: every two neighbouring elements of a row that this thread holds.
+    pub(super) fn for_each_pair(&mut self, acc: &Accumulator, args: &[&Expr], site: Site<'_>) -> Result<Value> {
+        self.landed(acc, site)?;
+        let form = "`for_each` takes a closure: `acc.for_each(|row, column, pair| …)`";
+        let [Expr::Closure(closure)] = args else { return Err(Diagnostic::new(168, site, form)) };
+        let mut acc = acc.clone();
+        self.settle(&mut acc);
+        let visit = |this: &mut Self| {
+            let corner = this.corner(&acc, site)?;
+            for (block, tile) in acc.tiles.iter().enumerate() {
+                for (eight, quad) in tile.chunks(4).enumerate() {
+                    for (half, pair) in quad.chunks(2).enumerate() {
+                        let (row, column) = this.place_in(&corner, block, eight, half, site)?;
+                        let pair = pair.iter().map(|reg| this.copy_of(*reg)).collect();
+                        this.spend(1, site)?;
+                        this.apply_all(closure, vec![row, column, Value::Array(pair)])?;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.in_rows(acc.m, site, visit, |_| Ok(()))?;
+        self.flight.fenced = false;
+        Ok(Value::Unit)
+    }
+
+    /// `acc.map(|row, column, x| …)`, and with no accumulator `Acc::from_fn(|row, column| …)`: an accumulator of what the
+    /// closure gives for each element that this thread holds.
+    pub(super) fn mapped(
+        &mut self,
+        from: Option<&Accumulator>,
+        (m, n): (u32, u32),
+        args: &[&Expr],
+        site: Site<'_>,
+    ) -> Result<Accumulator> {
+        let form = match from {
+            Some(_) => "`map` of an accumulator takes a closure: `acc.map(|row, column, x| …)`",
+            None => "`from_fn` takes a closure: `Acc::<f32, M, N>::from_fn(|row, column| …)`",
+        };
+        let [Expr::Closure(closure)] = args else { return Err(Diagnostic::new(168, site, form)) };
+        let from = match from {
+            None => None,
+            Some(acc) => {
+                self.landed(acc, site)?;
+                let mut acc = acc.clone();
+                self.settle(&mut acc);
+                Some(acc)
+            }
+        };
+        let out = self.accumulator(m, n, site)?;
+        let add = BinOp::Add(Default::default());
+        let compute = |this: &mut Self| {
+            let corner = this.corner(&out, site)?;
+            for (block, tile) in out.tiles.iter().enumerate() {
+                for (index, dst) in tile.iter().enumerate() {
+                    let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
+                    let (row, column) = this.place_in(&corner, block, eight, half, site)?;
+                    let column = this.binary(&add, column, Value::u32(odd), site)?;
+                    let mut values = vec![row, column];
+                    if let Some(from) = &from {
+                        values.push(this.copy_of(from.tiles[block][index]));
+                    }
+                    this.spend(1, site)?;
+                    let value = this.apply_all(closure, values)?;
+                    let src = this.operand(&value, Elem::F32, Site::Expr(&closure.body))?;
+                    this.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
+                }
+            }
+            Ok(())
+        };
+        self.in_rows(m, site, compute, |this| this.clear_rows(&out))?;
+        self.flight.fenced = false;
+        Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
+    }
+
+    /// Zeros in the warps that hold no rows of an accumulator.
+    pub(super) fn clear_rows(&mut self, acc: &Accumulator) -> Result<()> {
+        for reg in acc.tiles.iter().flatten() {
+            self.builder.inst(Mov { ty: Type::B32, dst: *reg, src: Src::Imm(0) });
+        }
+        Ok(())
+    }
+
+    /// A closure of so many arguments, evaluated here.
+    fn apply_all(&mut self, closure: &syn::ExprClosure, values: Vec<Value>) -> Result<Value> {
+        if closure.inputs.len() != values.len() {
+            let what = if values.len() == 2 { "a row and a column" } else { "a row, a column and what is there" };
+            return Err(Diagnostic::new(168, Site::Tokens(closure), format!("the closure takes {what}")));
+        }
+        self.frame().scopes.push();
+        for (pat, value) in closure.inputs.iter().zip(values) {
+            self.bind(pat, value)?;
+        }
+        let value = self.expr(&closure.body)?;
+        self.frame().scopes.pop();
+        Ok(value)
+    }
+}

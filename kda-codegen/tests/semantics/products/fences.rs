@@ -1,0 +1,94 @@
+//! Tiles that threads store and products read.
+
+use super::*;
+
+/// What threads store into a tile is fenced before products read it; without the fence, or the barrier, it is a race.
+#[test]
+fn stored_tiles_are_fenced_for_products() {
+    let before = "let twice = smem::<bf16, Shape<64, 64>, Swizzle<128>>();";
+    let fill = "#[unroll] for i in 0..32 {
+            let column = tid % 2 * 32 + i;
+            twice[[tid / 2, column]] = bf16::rn(2.0 * (slot.a[[tid / 2, column]] as f32));
+        }";
+    let one = format!("acc.mma(twice, slot.b); {DONE}");
+    let (a, b, once) = square_inputs(1, 3);
+    let twice: Vec<f32> = once.iter().map(|x| 2.0 * x).collect();
+    let acc = "let mut acc = Acc::<f32, 64, 64>::zero();";
+    for body in [
+        format!("{acc} {fill} cta_sync(); {one} {OUT}"),
+        // Written in one trip, read in the next.
+        format!(
+            "{acc} {fill} cta_sync(); for i in 0..2 {{ {one} acc = Acc::<f32, 64, 64>::zero(); cta_sync(); {fill} cta_sync(); }} {one} {OUT}"
+        ),
+        format!("{acc} if n > 1 {{ {fill} }} cta_sync(); {one} {OUT}"),
+    ] {
+        let source = kernel(1, 128, SQUARE, (64, 64), before, &body);
+        let mut run = check(&source, [&a, &b], SQUARE, &twice);
+        let right = run.compiled.ptx.clone();
+        let fence = "fence.proxy.async.shared::cta;";
+        for (at, _) in right.match_indices(fence) {
+            run.compiled.ptx = format!("{}{}", &right[..at], &right[at + fence.len()..]);
+            let report = run.try_launch(1, &Options::default()).expect_err("a race");
+            assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+        }
+        assert!(right.contains(fence), "{right}");
+    }
+    // The fence is there, the barrier is not.
+    let source = kernel(1, 128, SQUARE, (64, 64), before, &format!("{acc} {fill} {one} {OUT}"));
+    let mut run = Run::new(&source);
+    assert!(run.compiled.ptx.contains("fence.proxy.async.shared::cta;"));
+    run.map("a", &bits(&a), &[64, 64]).map("b", &bits(&b), &[64, 64]).tensor("c", &[0f32; 64 * 64]);
+    run.set("n", 3u32).try_launch(1, &Options::default()).expect_err("a race");
+}
+
+/// A role of threads fills the stages of a ring that products read: the hand-over has its fence.
+#[test]
+fn stages_filled_by_threads() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 192, grid = 1)]
+    #[roles(math = 0..4, fill = 4..6)]
+    fn k(#[dims(steps, 64, 64)] a: Global<f32>, #[dims(64, 64)] c: GlobalMut<f32>) {
+        let ring = Pipeline::<fill, math> { a: smem::<bf16, Shape<64, 64>, Swizzle<128>, 2>() };
+        #[role(fill)]
+        for step in 0..steps {
+            let slot = ring.acquire();
+            let tile = slot.a;
+            #[unroll]
+            for i in 0..64 {
+                tile[[i, tid - 128]] = bf16::rn(a.at([step, i, tid - 128]).load());
+            }
+            slot.commit();
+        }
+        #[role(math)]
+        {
+            let mut acc = Acc::<f32, 64, 64>::zero();
+            for step in 0..steps {
+                let slot = ring.wait();
+                acc.mma(slot.a, slot.a.t());
+                wgmma::commit();
+                wgmma::wait::<0>();
+                slot.release();
+            }
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+    }
+}";
+    let mut random = Random::new(110);
+    let steps = 5;
+    let a = matrix(&mut random, steps * 64, 64);
+    let mut expected = vec![0.0; 64 * 64];
+    for a in a.chunks(64 * 64) {
+        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
+        expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
+    }
+    let mut run = Run::new(source);
+    assembled(&run);
+    run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
+    assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
+    let fence = "fence.proxy.async.shared::cta;";
+    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
+    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+    let report = run.try_launch(1, &Options::default()).expect_err("a race");
+    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+}
