@@ -93,6 +93,20 @@ fn products_are_of_whole_warpgroups() {
         }
     }
     assert_eq!(error_of(&square(2, &format!("{acc} for i in 0..warp {{ {one} }} {OUT}"))), 905);
+    // An accumulator of all warpgroups is none of a role's.
+    let other = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 256, grid = 1)]
+    #[roles(load = 0..4, math = 4..8)]
+    fn k(#[dims(128, 64)] c: GlobalMut<f32>) {
+        let acc = Acc::<f32, 128, 64>::zero();
+        #[role(math)]
+        {
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+    }
+}";
+    assert_eq!(error_of(other), 905);
     let (a, b, full) = square_inputs(2, 2);
     for (condition, rows) in [
         ("warp < 4", 0..64),
