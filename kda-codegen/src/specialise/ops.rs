@@ -127,11 +127,13 @@ impl Specialiser<'_> {
         Ok(Value::Scalar(scalar))
     }
 
-    /// Among whom `a op b` is the same. What drops the warp's place in its warpgroup is the same in all of the warpgroup.
+    /// Among whom `a op b` is the same. What drops the warp's place in its warpgroup, counted from any warpgroup on, is the
+    /// same in all of the warpgroup.
     fn uniform_of(&self, op: &BinOp, a: &Value, b: &Value) -> Uniform {
         let both = a.uniform().max(b.uniform());
         let (Value::Scalar(scalar), Some(number)) = (a, b.as_int()) else { return both };
-        if both != Uniform::Warp || self.warp_register != Some(scalar.reg) {
+        let (base, add) = self.modular.get(&scalar.reg).copied().unwrap_or((scalar.reg, 0));
+        if both != Uniform::Warp || self.warp_register != Some(base) || add % 4 != 0 {
             return both;
         }
         let drops = match op {

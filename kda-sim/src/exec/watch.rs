@@ -95,7 +95,7 @@ impl Machine<'_> {
         let (what, help) = if product {
             (
                 "a product that has not been waited for uses a register that is accessed",
-                "wgmma.commit_group, then wgmma.wait_group, before any access of the accumulators or of A",
+                "wgmma.commit_group, then wgmma.wait_group, before any access of the accumulators or change of A",
             )
         } else {
             (

@@ -117,8 +117,9 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    /// An accumulator may be touched only when no product writes it any more.
+    /// An accumulator may be touched only by its warpgroups, and when no product writes it any more.
     pub(super) fn landed(&self, acc: &Accumulator, site: Site<'_>) -> Result<()> {
+        self.check_group(acc.m, acc.tiles.len(), site)?;
         if self.flight.writes(acc.id, &acc.columns()) {
             return Err(Diagnostic::new(903, site, "products that write this accumulator may still run")
                 .help("wait for them first: `wgmma::commit(); wgmma::wait::<0>();`"));

@@ -40,6 +40,16 @@ impl Specialiser<'_> {
         Ok(shape)
     }
 
+    /// Registers of so many rows in so many blocks must be those of the warpgroups here.
+    pub(super) fn check_group(&self, m: u32, blocks: usize, site: Site<'_>) -> Result<()> {
+        let (_, groups) = self.group_shape(site)?;
+        if m.div_ceil(64) as usize == groups as usize * blocks {
+            return Ok(());
+        }
+        let message = format!("the {m} rows belong to other warpgroups than the {groups} that are here");
+        Err(Diagnostic::new(905, site, message).help("make the accumulator in the role that uses it"))
+    }
+
     /// The place of this thread's warpgroup in the role, and of its warp in the warpgroup.
     pub(super) fn group_place(&mut self, site: Site<'_>) -> Result<(Value, Value)> {
         let (first, groups) = self.group_shape(site)?;

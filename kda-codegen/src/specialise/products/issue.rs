@@ -55,6 +55,7 @@ impl Specialiser<'_> {
     /// `acc.mma(a, b)`: acc += A Bᵀ for A `[M, K]` and B `[N, K]`, in steps of K.
     pub(super) fn mma(&mut self, acc: &mut Accumulator, a: Left, b: &TileView, site: Site<'_>) -> Result<()> {
         let (first, groups) = self.warpgroups(site)?;
+        self.check_group(acc.m, acc.tiles.len(), site)?;
         let ((m, k), (n, depth)) = (a.extent(), b.extent());
         if (m, n) != (acc.m.into(), acc.n.into()) || k != depth || a.elem() != b.elem {
             let message = format!(

@@ -28,6 +28,7 @@ impl Specialiser<'_> {
         transposed: bool,
         site: Site<'_>,
     ) -> Result<()> {
+        self.check_group(operand.m, operand.registers.len(), site)?;
         if operand.negated {
             return Err(Diagnostic::new(902, site, "an operand with its sign changed is only multiplied")
                 .help("change the sign of the accumulator: `acc.map(|row, column, x| -x)`"));

@@ -62,6 +62,8 @@ impl Specialiser<'_> {
                 for (eight, quad) in tile.chunks(4).enumerate() {
                     for (half, pair) in quad.chunks(2).enumerate() {
                         let (row, column) = this.place_in(&corner, block, eight, half, site)?;
+                        // The closure may start products.
+                        this.landed(&acc, site)?;
                         let pair = pair.iter().map(|reg| this.copy_of(*reg)).collect();
                         this.spend(1, site)?;
                         this.apply_all(closure, vec![row, column, Value::Array(pair)])?;
@@ -109,6 +111,7 @@ impl Specialiser<'_> {
                     let column = this.binary(&add, column, Value::u32(odd), site)?;
                     let mut values = vec![row, column];
                     if let Some(from) = &from {
+                        this.landed(from, site)?;
                         values.push(this.copy_of(from.tiles[block][index]));
                     }
                     this.spend(1, site)?;

@@ -20,6 +20,7 @@ fn branches_keep_what_is_in_flight() {
         (903, format!("{acc} wgmma::commit(); for i in 0..n {{ }} wgmma::wait::<0>(); {OUT}")),
         (903, format!("{acc} {DONE} for i in 0..n {{ acc.mma(slot.a, slot.b); wgmma::commit(); }} {OUT}")),
         (655, format!("{acc} wgmma::commit();")),
+        (903, format!("{acc} {DONE} acc.for_each(|row, column, pair| acc.mma(slot.a, slot.b)); {DONE}")),
         (904, format!("{acc} if n > 1 {{ acc.mma(slot.a, slot.b); {DONE} }} else {{ {DONE} }} {OUT}")),
         (
             904,
@@ -72,9 +73,17 @@ fn branches_keep_what_is_in_flight() {
 fn products_are_of_whole_warpgroups() {
     let acc = "let mut acc = Acc::<f32, 128, 64>::zero();";
     let one = format!("acc.mma(slot.a, slot.b); {DONE}");
-    for condition in
-        ["warp == 1", "warp % 4 < 2", "warp > 0", "warp < 6", "warp >= 2", "lane < 4", "tid < 128", "warp & 6 == 2"]
-    {
+    for condition in [
+        "warp == 1",
+        "warp % 4 < 2",
+        "warp > 0",
+        "warp < 6",
+        "warp >= 2",
+        "lane < 4",
+        "tid < 128",
+        "warp & 6 == 2",
+        "(warp + 1) / 4 == 1",
+    ] {
         for body in [
             format!("{acc} if {condition} {{ {one} }} {OUT}"),
             format!("{acc} {one} if {condition} {{ wgmma::wait::<0>(); }} {OUT}"),
@@ -84,12 +93,28 @@ fn products_are_of_whole_warpgroups() {
         }
     }
     assert_eq!(error_of(&square(2, &format!("{acc} for i in 0..warp {{ {one} }} {OUT}"))), 905);
+    // An accumulator of all warpgroups is none of a role's.
+    let other = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 256, grid = 1)]
+    #[roles(load = 0..4, math = 4..8)]
+    fn k(#[dims(128, 64)] c: GlobalMut<f32>) {
+        let acc = Acc::<f32, 128, 64>::zero();
+        #[role(math)]
+        {
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+    }
+}";
+    assert_eq!(error_of(other), 905);
     let (a, b, full) = square_inputs(2, 2);
     for (condition, rows) in [
         ("warp < 4", 0..64),
         ("warp / 4 == 1", 64..128),
         ("warp >> 2 == 0", 0..64),
         ("warp > 3", 64..128),
+        ("(warp - 4) / 4 == 0", 64..128),
+        ("warp + 8 < 12", 0..64),
         ("warp <= 3 && n > 1", 0..64),
         ("ctaid.x == 0 && n == 3", 0..128),
     ] {
