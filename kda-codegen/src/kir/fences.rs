@@ -61,7 +61,11 @@ impl Fences<'_> {
             match &mut node {
                 Node::Sync { sync, place } => match sync {
                     Sync::SharedWrite { buffer } => *dirty |= self.sources.contains(buffer),
-                    Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp => {
+                    Sync::Cta
+                    | Sync::Cluster { .. }
+                    | Sync::NamedSync { .. }
+                    | Sync::NamedArrive { .. }
+                    | Sync::Warp => {
                         if std::mem::take(dirty) {
                             out.push(fence(Proxy::AsyncSharedCta, None, *place));
                         }

@@ -41,6 +41,7 @@ impl Specialiser<'_> {
                 self.place(site);
                 Ok(Value::Shared(Box::new(self.shared_at(*view, indices, site)?)))
             }
+            (Value::Shared(view), "remote") => self.remote(*view, &args, site),
             (Value::Global(view), "hint") => {
                 let [hint] = self.arguments(&name, &args, site)?;
                 let Value::Hint(hint) = hint else {

@@ -13,6 +13,7 @@
 //! | control | `control`, `loops`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
+//! | clusters | `cluster` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
 
@@ -21,6 +22,7 @@ mod attributes;
 mod budget;
 mod builder;
 mod call;
+mod cluster;
 mod control;
 mod convert;
 mod env;
@@ -151,6 +153,8 @@ struct Specialiser<'a> {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// What the kernel does with its cluster.
+    cluster: cluster::State,
     /// Products in flight, and accumulators so far.
     flight: wgmma::Flight,
     accumulators: usize,
@@ -197,6 +201,7 @@ impl<'a> Specialiser<'a> {
             staging: None,
             fresh_barriers: None,
             elected: false,
+            cluster: cluster::State::default(),
             flight: wgmma::Flight::default(),
             accumulators: 0,
             spans: Vec::new(),
@@ -214,6 +219,7 @@ impl<'a> Specialiser<'a> {
                 None => Diagnostic::at(160, &self.kernel.name, message),
             });
         }
+        self.leave_cluster()?;
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
                 if let Some(span) = state.early {
@@ -231,6 +237,7 @@ impl<'a> Specialiser<'a> {
 
     fn finish(mut self) -> Result<Compiled> {
         let mut region = std::mem::take(&mut self.builder).finish();
+        self.close_cluster(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
         self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
@@ -251,7 +258,7 @@ impl<'a> Specialiser<'a> {
             isa: self.variant.arch.least_isa(),
             ptx: String::new(),
             block: self.resolved.block,
-            cluster: 1,
+            cluster: self.resolved.cluster,
             grid: self.resolved.grid.clone(),
             min_blocks_per_sm: self.resolved.min_blocks_per_sm,
             shared_bytes: self.shared_end,

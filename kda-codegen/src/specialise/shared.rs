@@ -35,7 +35,7 @@ impl Specialiser<'_> {
         let axes = strides(&shape);
         let desc = SharedBuffer { name, offset: 0, bytes, align: ALIGN, elem, shape };
         let buffer = self.place_buffer(desc, site);
-        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes })))
+        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes, remote: None })))
     }
 
     /// Gives a buffer its place in shared memory.
@@ -230,13 +230,13 @@ impl Specialiser<'_> {
                 self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
             }
         }
-        let address = self.shared_address(view);
+        let (space, address) = self.reach(view);
         self.builder.guarded(
             guard,
             Ld {
                 strength: None,
                 scope: None,
-                space: Some(Space::Shared),
+                space,
                 cache: None,
                 nc: NonCoherent(false),
                 l1: None,
@@ -249,8 +249,9 @@ impl Specialiser<'_> {
                 policy: None,
             },
         );
-        let uniform =
-            view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(condition.map_or(Uniform::Cta, Value::uniform));
+        let place =
+            view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(view.remote.as_ref().map_or(Uniform::Cta, |r| r.1));
+        let uniform = place.max(condition.map_or(Uniform::Cta, Value::uniform));
         let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, uniform));
         Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
     }
@@ -277,14 +278,14 @@ impl Specialiser<'_> {
         for item in &items {
             operands.push(self.operand(item, view.elem, site)?);
         }
-        let address = self.shared_address(view);
+        let (space, address) = self.reach(view);
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.guarded(
             guard,
             St {
                 strength: None,
                 scope: None,
-                space: Some(Space::Shared),
+                space,
                 cache: None,
                 l1: None,
                 hint: CacheHint(false),
@@ -304,7 +305,14 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(453, site, "only a whole buffer can be seen as another type"));
         }
         let count = u64::from(self.buffers[view.buffer].desc.bytes / elem.bytes());
-        Ok(SharedView { buffer: view.buffer, elem, runtime: None, offset: 0, axes: vec![(Some(count), 1)] })
+        Ok(SharedView {
+            buffer: view.buffer,
+            elem,
+            runtime: None,
+            offset: 0,
+            axes: vec![(Some(count), 1)],
+            remote: view.remote.clone(),
+        })
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Mark {
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
+    cluster: super::cluster::State,
     flight: super::wgmma::Flight,
 }
 
@@ -64,6 +65,7 @@ impl Specialiser<'_> {
             spans: self.spans.len(),
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
+            cluster: self.cluster.clone(),
             flight: self.flight.clone(),
         }
     }
@@ -86,6 +88,7 @@ impl Specialiser<'_> {
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
+        self.cluster.clone_from(&mark.cluster);
         self.flight.clone_from(&mark.flight);
         self.naming = None;
     }

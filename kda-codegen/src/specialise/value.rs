@@ -136,6 +136,8 @@ pub struct SharedView {
     pub offset: u64,
     /// Open axes: size, where known while compiling, and stride in elements.
     pub axes: Vec<(Option<u64>, u64)>,
+    /// Rank of the CTA whose memory it is, if that is another one, and among whom the rank is the same.
+    pub remote: Option<(Src, Uniform)>,
 }
 
 /// The register class of a type.

@@ -31,6 +31,12 @@ pub const ENTRIES: &[Entry] = &[
         "Lower `regs` of the roles that compute least, `max_registers` or `min_blocks_per_sm`.",
     ),
     entry(
+        520,
+        "cluster size",
+        "A cluster has 1 to 8 CTAs, neighbours along x, and clusters divide the grid.",
+        "Choose such a size, and round the grid up to whole clusters.",
+    ),
+    entry(
         550,
         "shared memory",
         "The shared buffers of a CTA take at most 232,448 bytes.",
