@@ -34,6 +34,13 @@ pub struct State {
     pub found: BTreeSet<usize>,
 }
 
+impl State {
+    /// Other CTAs reach this one's shared memory.
+    pub fn reach(&mut self) {
+        self.remote = true;
+    }
+}
+
 impl Specialiser<'_> {
     /// `cluster_rank`, `cluster_size`; `None` for other names.
     pub(super) fn cluster_value(&mut self, name: &str) -> Option<Value> {
@@ -98,6 +105,20 @@ impl Specialiser<'_> {
         });
     }
 
+    /// All that may use the mbarriers meet behind their initialisation: the cluster, if it loads together.
+    pub(super) fn meet_publishing(&mut self, site: Site<'_>) -> Result<()> {
+        if self.cluster.multicast.is_empty() {
+            self.builder.sync(Sync::Cta);
+            return Ok(());
+        }
+        if let Some((place, _)) = self.cluster.arrived {
+            return Err(Diagnostic::new(360, place, "the cluster meets for a pipeline before `cluster_wait()`")
+                .help("write `cluster_wait();` ahead of the first use of the pipeline"));
+        }
+        self.meet_cluster(true, true, site);
+        Ok(())
+    }
+
     /// `view.remote(rank)`
     pub(super) fn remote(&mut self, mut view: SharedView, args: &[&Expr], site: Site<'_>) -> Result<Value> {
         let [rank] = self.arguments("remote", args, site)?;
@@ -113,7 +134,7 @@ impl Specialiser<'_> {
         }
         let uniform = rank.uniform();
         view.remote = Some((self.operand(&rank, Elem::U32, site)?, uniform));
-        self.cluster.remote = true;
+        self.cluster.reach();
         Ok(Value::Shared(Box::new(view)))
     }
 

@@ -143,6 +143,7 @@ impl Specialiser<'_> {
                 let [] = self.arguments(&name, &args, site)?;
                 self.give_stage(&slot, usize::from(name == "release"), site)
             }
+            (Value::Tile(view), "tma_multicast") => self.tma_multicast(&view, &args, site),
             (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
             (Value::Tile(view), "k_slice") => {
                 let column = self.slice_start(&name, &args, view.width, site)?;

@@ -13,7 +13,7 @@
 //! | control | `control`, `loops`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
-//! | clusters | `cluster` |
+//! | clusters | `cluster`, `multicast` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
 
@@ -33,6 +33,7 @@ mod join;
 mod loops;
 mod math;
 mod methods;
+mod multicast;
 mod names;
 mod ops;
 mod params;
@@ -73,15 +74,20 @@ pub const MAX_SHARED_BYTES: u32 = 232_448;
 /// Compiles one variant.
 pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, resolved: &Resolved) -> Result<Compiled> {
     // Buffers that no variant code touches take no memory: the first pass finds them, the second places the others.
+    // So are rings that are filled by multicast, whose releases may stand ahead of the loads.
     let mut used: Option<Vec<bool>> = None;
+    let mut multicast = std::collections::BTreeSet::new();
     loop {
         let mut specialiser = Specialiser::new(family, kernel, variant, resolved, used.take());
+        specialiser.cluster.multicast.clone_from(&multicast);
         specialiser.kernel_body()?;
+        let settled = specialiser.cluster.found == multicast;
         let touched: Vec<bool> = specialiser.buffers.iter().map(|b| b.used).collect();
-        if touched.iter().all(|u| *u) || specialiser.keep.is_some() {
+        if settled && (touched.iter().all(|u| *u) || specialiser.keep.is_some()) {
             specialiser.check_shared_size()?;
             return specialiser.finish();
         }
+        multicast.clone_from(&specialiser.cluster.found);
         used = Some(touched);
     }
 }

@@ -172,8 +172,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(652, site, "a pipeline is first used in a branch that not all threads take"));
         }
         self.builder.guarded(Some(first), FenceMbarrierInit {});
-        self.builder.sync(Sync::Cta);
-        Ok(())
+        self.meet_publishing(site)
     }
 
     /// Address of the full or empty barrier of a stage.
@@ -260,7 +259,7 @@ impl Specialiser<'_> {
         let role = if side == 0 { MbarrierRole::Empty } else { MbarrierRole::Full };
         let address = self.barrier_address(ring, role, &stage);
         self.place(site);
-        self.spin(address, parity);
+        self.spin(ring, address, parity);
         let place_number = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span: place_number });
         let id = self.holdings.len() as u32;
@@ -269,12 +268,13 @@ impl Specialiser<'_> {
     }
 
     /// Waits until the phase of that parity has completed.
-    fn spin(&mut self, address: Address, parity: Src) {
+    fn spin(&mut self, ring: usize, address: Address, parity: Src) {
+        let (order, scope) = self.wait_order(ring);
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
         self.builder.inst(MbarrierTryWait {
-            order: None,
-            scope: None,
+            order,
+            scope,
             space: Some(Space::SharedCta),
             ty: Type::B64,
             done,
@@ -343,7 +343,7 @@ impl Specialiser<'_> {
         let (role, count) = match (side, bytes > 0 || self.elected) {
             (0, true) => (MbarrierRole::Full, 1),
             (0, false) => (MbarrierRole::Full, warps),
-            _ => (MbarrierRole::Empty, warps),
+            _ => (MbarrierRole::Empty, warps * self.releasing(slot.ring)),
         };
         if side == 1 {
             self.check_products(slot, site)?;
@@ -388,6 +388,10 @@ impl Specialiser<'_> {
             }
             // The lanes of the warp have done their part before one of them arrives for all.
             self.builder.sync(Sync::Warp);
+            if side == 1 && self.releasing(slot.ring) > 1 {
+                self.arrive_everywhere(&address);
+                return self.advance_state(slot.ring, side, site).map(|()| Value::Unit);
+            }
             let lane = self.special(kda_ptx::operand::Special::LaneId, Uniform::Thread);
             let leader = self.builder.pure(Class::Pred, |dst| {
                 let dst = DstAndPred { dst: Some(dst), pred: None };
