@@ -145,6 +145,16 @@ impl Specialiser<'_> {
             }
             (Value::Tile(view), "tma_multicast") => self.tma_multicast(&view, &args, site),
             (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
+            (Value::Tmem(view), "load_v") => self.tmem_load(&view, lanes, &args, site),
+            (Value::Tmem(view), "mma") => {
+                let [a, b] = self.arguments(&name, &args, site)?;
+                let (Value::Tile(a), Value::Tile(b)) = (&a, &b) else {
+                    let message = format!("a product of {} and {}", a.describe(), b.describe());
+                    return Err(Diagnostic::new(902, site, message).help("A and B are tiles in shared memory"));
+                };
+                self.tensor_mma(&view, a, b, site)?;
+                Ok(Value::Unit)
+            }
             (Value::Tile(view), "k_slice") => {
                 let column = self.slice_start(&name, &args, view.width, site)?;
                 let column = view.column + column;

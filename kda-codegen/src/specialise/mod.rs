@@ -13,6 +13,7 @@
 //! | control | `control`, `loops`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
+//! | tensor memory and its products | `tensor_memory`, `tcgen05` |
 //! | clusters | `cluster`, `multicast` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
@@ -44,7 +45,9 @@ mod roles;
 mod shared;
 mod site;
 mod sync;
+mod tcgen05;
 mod tensor_copy;
+mod tensor_memory;
 mod tile;
 mod trial;
 mod value;
@@ -161,6 +164,8 @@ struct Specialiser<'a> {
     elected: bool,
     /// What the kernel does with its cluster.
     cluster: cluster::State,
+    /// Accumulators in tensor memory.
+    tensor_memory: tensor_memory::State,
     /// Products in flight, and accumulators so far.
     flight: wgmma::Flight,
     accumulators: usize,
@@ -208,6 +213,7 @@ impl<'a> Specialiser<'a> {
             fresh_barriers: None,
             elected: false,
             cluster: cluster::State::default(),
+            tensor_memory: tensor_memory::State::default(),
             flight: wgmma::Flight::default(),
             accumulators: 0,
             spans: Vec::new(),
@@ -225,6 +231,7 @@ impl<'a> Specialiser<'a> {
                 None => Diagnostic::at(160, &self.kernel.name, message),
             });
         }
+        self.free_tensor_memory()?;
         self.leave_cluster()?;
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {

@@ -25,6 +25,7 @@ pub(super) struct Mark {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
     cluster: super::cluster::State,
+    tensor_memory: super::tensor_memory::State,
     flight: super::wgmma::Flight,
 }
 
@@ -66,6 +67,7 @@ impl Specialiser<'_> {
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
             cluster: self.cluster.clone(),
+            tensor_memory: self.tensor_memory.clone(),
             flight: self.flight.clone(),
         }
     }
@@ -89,6 +91,7 @@ impl Specialiser<'_> {
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
         self.cluster.clone_from(&mark.cluster);
+        self.tensor_memory.clone_from(&mark.tensor_memory);
         self.flight.clone_from(&mark.flight);
         self.naming = None;
     }

@@ -2,6 +2,7 @@
 
 use super::pipeline::Slot;
 use super::range::Range;
+use super::tensor_memory::TmemView;
 use super::tile::TileView;
 use super::wgmma::{Accumulator, Operand};
 use crate::consteval::Const;
@@ -28,6 +29,8 @@ pub enum Value {
     Shared(Box<SharedView>),
     /// A part of a swizzled tile in shared memory.
     Tile(Box<TileView>),
+    /// An accumulator in tensor memory.
+    Tmem(Box<TmemView>),
     /// A ring of stages, by index.
     Ring(usize),
     /// A stage of a ring that this role holds.
@@ -230,6 +233,7 @@ impl Value {
                 format!("a view of a shared {} buffer with {} open axes", view.elem, view.axes.len())
             }
             Value::Tile(view) => format!("a {} tile of {} rows and {} columns", view.elem, view.rows, view.width),
+            Value::Tmem(view) => format!("an accumulator of 128 rows and {} columns in tensor memory", view.n),
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),

@@ -10,4 +10,5 @@ mod copies;
 mod harness;
 mod memory;
 mod programs;
+mod tensor_memory;
 mod types;

@@ -37,6 +37,13 @@ pub const ENTRIES: &[Entry] = &[
         "Choose such a size, and round the grid up to whole clusters.",
     ),
     entry(
+        521,
+        "tensor memory",
+        "A multiprocessor has 512 columns of tensor memory; each accumulator takes its columns times its stages, rounded up to a \
+         power of two of at least 32.",
+        "Use fewer stages or columns.",
+    ),
+    entry(
         550,
         "shared memory",
         "The shared buffers of a CTA take at most 232,448 bytes.",
