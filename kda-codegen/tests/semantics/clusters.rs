@@ -97,7 +97,9 @@ fn ctas_write_each_other() {
     let y = run.launch_everywhere(n).read::<u32>("y");
     for cta in 0..n as usize {
         let (first, rank) = (cta / 4 * 4, cta % 4);
-        let at = |row: usize, column: usize| x[(first + row) * 64 + column].wrapping_add(u32::from(column % 4 == 0));
+        let at = |row: usize, column: usize| {
+            x[(first + row) * 64 + column].wrapping_add(u32::from(column.is_multiple_of(4)))
+        };
         for tid in 0..64 {
             let from = 3 - rank;
             let last = if tid == 5 { at(3, rank) } else { 0 };
