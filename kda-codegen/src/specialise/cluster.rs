@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Node, Region, Sync, Uniform};
 use kda_core::Elem;
 use kda_ptx::Class;
-use kda_ptx::modifier::{Space, Type};
+use kda_ptx::modifier::{Proxy, Space, Type};
 use kda_ptx::operand::{Address, Base, Special, Src};
 use kda_ptx::table::*;
 use proc_macro2::Span;
@@ -24,6 +24,8 @@ use syn::Expr;
 pub struct State {
     /// Other CTAs reach this one's shared memory.
     remote: bool,
+    /// It writes the shared memory of others.
+    pub writes: bool,
     /// The arrival that has no wait yet, and the open branches around it.
     arrived: Option<((Span, Span), usize)>,
     /// An early return.
@@ -191,6 +193,20 @@ impl Specialiser<'_> {
             let span = self.spans.len() - 1;
             region
                 .push(Node::Sync { sync: Sync::Cluster { arrive: true, wait: true, span }, place: self.builder.place });
+        }
+    }
+}
+
+/// Fences of a kernel that writes the shared memory of other CTAs concern that memory too.
+pub fn widen_fences(region: &mut Region) {
+    for node in region {
+        match node {
+            Node::Inst { inst: kda_ptx::Inst::FenceProxy(fence), .. } if fence.proxy == Proxy::AsyncSharedCta => {
+                fence.proxy = Proxy::AsyncSharedCluster;
+            }
+            Node::If { then, other, .. } => [then, other].into_iter().for_each(widen_fences),
+            Node::Loop { head, body, .. } => [head, body].into_iter().for_each(widen_fences),
+            _ => {}
         }
     }
 }

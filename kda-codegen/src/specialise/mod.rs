@@ -255,6 +255,9 @@ impl<'a> Specialiser<'a> {
         self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
         crate::kir::fences::derive(&mut region, &generic);
+        if self.cluster.writes {
+            cluster::widen_fences(&mut region);
+        }
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
         for (param, state) in params.iter_mut().zip(&self.params) {

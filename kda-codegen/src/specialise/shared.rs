@@ -279,6 +279,7 @@ impl Specialiser<'_> {
             operands.push(self.operand(item, view.elem, site)?);
         }
         let (space, address) = self.reach(view);
+        self.cluster.writes |= view.remote.is_some();
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.guarded(
             guard,

@@ -111,6 +111,28 @@ fn ctas_write_each_other() {
     is_reported(&mut run, n, MEET, "", 1);
 }
 
+/// What another CTA has written is copied out by bulk: the writer fences for it.
+#[test]
+fn bulk_copies_read_what_other_ctas_wrote() {
+    let body = "let row = smem::<u32, Shape<64>>();
+        cluster_sync();
+        row.remote(1 - cluster_rank).at([tid]).store(x[[ctaid.x, tid]]);
+        cluster_sync();
+        if tid == 0 {
+            bulk::store(y.at([ctaid.x]), row);
+            bulk::commit();
+            bulk::wait_read::<0>();
+        }";
+    let (mut run, x, n) = run(2, body);
+    let y = run.launch_everywhere(n).read::<u32>("y");
+    for (i, y) in y.iter().enumerate() {
+        assert_eq!(*y, x[i ^ 64]);
+    }
+    let fence = "    fence.proxy.async.shared::cluster;\n";
+    assert_eq!(run.compiled.ptx.matches(fence).count(), 1, "{}", run.compiled.ptx);
+    is_reported(&mut run, n, fence, "", 0);
+}
+
 #[test]
 fn clusters_divide_the_grid() {
     let (run, ..) = run(2, READ_NEXT);
