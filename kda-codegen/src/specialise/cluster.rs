@@ -166,7 +166,7 @@ impl Specialiser<'_> {
         if view.remote.is_none() {
             return Ok(());
         }
-        Err(Diagnostic::new(460, site, "only loads and stores reach the shared memory of another CTA")
+        Err(Diagnostic::new(460, site, "only loads, stores and atomics reach the shared memory of another CTA")
             .help("let that CTA do it, behind a `cluster_sync()`"))
     }
 

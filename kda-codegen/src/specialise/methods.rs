@@ -59,7 +59,7 @@ impl Specialiser<'_> {
                     None => Value::Const(Const::Bool(true)),
                 })
             }
-            (Value::Global(view), "inc_wrap") => {
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "inc_wrap") => {
                 let [limit, order] = args.as_slice() else {
                     return Err(Diagnostic::new(
                         157,
@@ -70,9 +70,9 @@ impl Specialiser<'_> {
                 let order = memory_order(order)?;
                 let limit = self.expr(limit)?;
                 self.place(site);
-                self.global_atomic(&view, AtomicOp::Inc, order, &limit, site)
+                self.atomic(&receiver, AtomicOp::Inc, order, &limit, site)
             }
-            (Value::Global(view), "fetch_add") => {
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "fetch_add") => {
                 let [value, order] = args.as_slice() else {
                     return Err(Diagnostic::new(
                         157,
@@ -83,7 +83,7 @@ impl Specialiser<'_> {
                 let order = memory_order(order)?;
                 let value = self.expr(value)?;
                 self.place(site);
-                self.global_atomic(&view, AtomicOp::Add, order, &value, site)
+                self.atomic(&receiver, AtomicOp::Add, order, &value, site)
             }
             (Value::Shared(view), "cast") => {
                 let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
@@ -221,6 +221,14 @@ impl Specialiser<'_> {
 }
 
 impl Specialiser<'_> {
+    fn atomic(&mut self, receiver: &Value, op: AtomicOp, order: Order, value: &Value, site: Site<'_>) -> Result<Value> {
+        match receiver {
+            Value::Global(view) => self.global_atomic(view, op, order, value, site),
+            Value::Shared(view) => self.shared_atomic(view, op, order, value, site),
+            _ => Ok(Value::Unit),
+        }
+    }
+
     /// First column of a slice of 16: a constant multiple of 16.
     fn slice_start(&mut self, name: &str, args: &[&Expr], width: u64, site: Site<'_>) -> Result<u64> {
         let [column] = self.arguments(name, args, site)?;

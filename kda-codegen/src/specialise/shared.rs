@@ -300,6 +300,46 @@ impl Specialiser<'_> {
         Ok(())
     }
 
+    /// Adds to an element, or counts it up to a limit; gives the old value. Others of the cluster may do so too.
+    pub(super) fn shared_atomic(
+        &mut self,
+        view: &SharedView,
+        op: AtomicOp,
+        order: Order,
+        value: &Value,
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let known = match op {
+            AtomicOp::Inc => view.elem == Elem::U32,
+            _ => matches!(view.elem, Elem::U32 | Elem::I32 | Elem::U64 | Elem::F32),
+        };
+        if !known {
+            let message = format!("there is no such atomic on a buffer of {}", view.elem);
+            return Err(
+                Diagnostic::new(156, site, message).help("`inc_wrap` takes u32; `fetch_add` u32, i32, u64, f32")
+            );
+        }
+        self.check_shared(view, 1, site)?;
+        let b = self.operand(value, view.elem, site)?;
+        let dst = self.builder.fresh(class(view.elem));
+        let (space, address) = self.reach(view);
+        let scope = if self.resolved.cluster > 1 { Scope::Cluster } else { Scope::Cta };
+        self.cluster.writes |= view.remote.is_some();
+        self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
+        self.builder.inst(Atom {
+            order: Some(order),
+            scope: Some(scope),
+            space,
+            op,
+            ty: super::params::arithmetic(view.elem),
+            dst,
+            address,
+            b,
+            c: None,
+        });
+        Ok(Value::Scalar(Scalar::new(view.elem, dst, Uniform::Thread)))
+    }
+
     /// The buffer's bytes as elements of another type, one axis.
     pub(super) fn shared_cast(&mut self, view: &SharedView, elem: Elem, site: Site<'_>) -> Result<SharedView> {
         if view.runtime.is_some() || view.offset != 0 {

@@ -111,6 +111,46 @@ fn ctas_write_each_other() {
     is_reported(&mut run, n, MEET, "", 1);
 }
 
+/// Counters of one CTA that all of the cluster add to.
+#[test]
+fn atomics_reach_other_ctas() {
+    let body = "let counts = smem::<u32, Shape<4>>();
+        let sums = smem::<f32, Shape<2>>();
+        if tid < 4 {
+            counts[[tid]] = 0;
+            sums.at([tid % 2]).store_if(tid < 2, 0.0);
+        }
+        cluster_sync();
+        let mine = x[[ctaid.x, tid]];
+        counts.remote(mine % cluster_size).at([mine / 8 % 4]).fetch_add(1, RELAXED);
+        counts.remote(0).at([3]).inc_wrap(1000000, ACQ_REL);
+        sums.at([tid % 2]).fetch_add((mine % 16) as f32, RELAXED);
+        cluster_sync();
+        y.at([ctaid.x, tid]).store(counts[[tid % 4]] * 1000 + (sums[[tid % 2]] as u32));";
+    for size in [1u32, 2, 4] {
+        let body = if size == 1 {
+            body.replace(".remote(mine % cluster_size)", "").replace(".remote(0)", "")
+        } else {
+            body.to_string()
+        };
+        let (mut run, x, n) = run(size, &body);
+        let y = run.launch_everywhere(n).read::<u32>("y");
+        for cta in 0..n {
+            let (first, rank) = (cta / size * size, cta % size);
+            let all = (first..first + size).flat_map(|c| &x[c as usize * 64..][..64]);
+            let mut counts = [0u32; 4];
+            all.filter(|v| **v % size == rank).for_each(|v| counts[(v / 8 % 4) as usize] += 1);
+            counts[3] += if rank == 0 { 64 * size } else { 0 };
+            for tid in 0..64 {
+                let own = x[cta as usize * 64..][..64].iter().enumerate();
+                let sum: u32 = own.filter(|(i, _)| i % 2 == tid % 2).map(|(_, v)| v % 16).sum();
+                assert_eq!(y[cta as usize * 64 + tid], counts[tid % 4] * 1000 + sum, "CTA {cta} of clusters of {size}");
+            }
+        }
+    }
+    assert_eq!(error_of(&kernel(1, "let b = smem::<bf16, Shape<4>>(); b.at([0]).fetch_add(1, RELAXED);")), 156);
+}
+
 /// What another CTA has written is copied out by bulk: the writer fences for it.
 #[test]
 fn bulk_copies_read_what_other_ctas_wrote() {

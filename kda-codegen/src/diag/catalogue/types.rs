@@ -62,7 +62,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         460,
         "shared memory of another CTA",
-        "CTAs reach each other's shared memory within a cluster, with loads and stores of elements and vectors.",
+        "CTAs reach each other's shared memory within a cluster, with loads, stores and atomics of elements, and vectors.",
         "Declare the cluster: `#[kernel(…, cluster = 2)]`; copy by bulk in the CTA that owns the memory.",
     ),
 ];
