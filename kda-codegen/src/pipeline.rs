@@ -189,7 +189,7 @@ pub fn signature_only(family: &Family, kernel: &Kernel, variant: &Variant, resol
         isa,
         ptx,
         block: resolved.block,
-        cluster: 1,
+        cluster: resolved.cluster,
         grid: resolved.grid.clone(),
         min_blocks_per_sm: resolved.min_blocks_per_sm,
         shared_bytes: 0,

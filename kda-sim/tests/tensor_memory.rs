@@ -216,6 +216,42 @@ fn faults_round_tensor_memory_are_found() {
     faulty(changed("or.b64 %rd3, %rd2, 4611756662049538048;", "mov.b64 %rd3, %rd2;", 0), Code::Product, "tcgen05.mma");
 }
 
+/// Another thread loads new operands once the products have completed: it knows of the first load through their commit alone.
+#[test]
+fn a_commit_stands_behind_the_loads_of_its_operands() {
+    let bytes = PLAIN.bytes();
+    let refill = format!(
+        "    setp.ne.u32 %p3, %r0, 32;
+    @%p3 bra REFILLED;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+{bytes}], {bytes};
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0], {bytes}, [%r1+{bytes}];
+REFILLED:
+{}",
+        wait("AGAIN", bytes, 1)
+    );
+    let kernel = |refill: String| {
+        move || {
+            PLAIN.bench(|text| {
+                let at = text.find("    tcgen05.fence::after_thread_sync;\n    tcgen05.ld").expect("the loads");
+                format!("{}{refill}{}", &text[..at], &text[at..])
+            })
+        }
+    };
+    clean(kernel(refill.clone()), |b| assert_eq!(b.read_f32(b.pointer(8), 128 * 16), PLAIN.expected()));
+    // Ahead of the wait for the products.
+    let early = move || {
+        PLAIN.bench(|text| {
+            let at = text.find("ISSUED:\n").expect("the end of the issue") + "ISSUED:\n".len();
+            format!("{}{refill}{}", &text[..at], &text[at..])
+        })
+    };
+    let races = |(schedule, seed): &(kda_sim::Schedule, u64)| {
+        let mut b = early().options(|o| (o.schedule, o.seed) = (*schedule, *seed));
+        b.run().is_err_and(|report| report.code == Code::Race)
+    };
+    assert!(common::schedules().iter().any(races));
+}
+
 #[test]
 fn an_allocation_waits_for_columns() {
     // Two warps allocate all columns in turn.

@@ -15,6 +15,9 @@ use crate::kir::{Branch, Node, Region, Sync, Trips};
 use proc_macro2::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Number of the cluster's barrier among the named ones, which end at 15.
+const CLUSTER: u32 = 16;
+
 /// A ring, as the check sees it.
 #[derive(Clone, Debug)]
 pub struct RingModel {
@@ -155,6 +158,8 @@ fn event(sync: &Sync) -> Option<Event> {
         Sync::Take { ring, side, span } => Some(Event::Take { ring: *ring, side: *side, span: *span }),
         Sync::Give { ring, side } => Some(Event::Give { ring: *ring, side: *side }),
         Sync::Cta => Some(Event::Meet { barrier: None, span: usize::MAX }),
+        // No role meets the cluster by itself: a second barrier of the CTA.
+        Sync::Cluster { wait, span, .. } => wait.then_some(Event::Meet { barrier: Some(CLUSTER), span: *span }),
         Sync::NamedSync { id, span, .. } => Some(Event::Meet { barrier: Some(*id), span: *span }),
         Sync::NamedArrive { id, .. } => Some(Event::Arrive { barrier: *id }),
         Sync::Warp
@@ -408,7 +413,7 @@ fn deadlock(
             ),
             Event::Meet { barrier: None, span } => (place(span), format!("role `{who}` waits at `cta_sync()`")),
             Event::Meet { barrier: Some(id), span } => {
-                let name = model.barriers.iter().find(|b| b.id == id).map_or("", |b| b.name.as_str());
+                let name = model.barriers.iter().find(|b| b.id == id).map_or("cluster_sync()", |b| b.name.as_str());
                 (place(span), format!("role `{who}` waits at `{name}`"))
             }
             Event::Give { .. } | Event::Arrive { .. } => (Span::call_site(), format!("role `{who}` has more to do")),

@@ -51,7 +51,8 @@ fn fence(proxy: Proxy, guard: Option<PredSrc>, place: Place) -> Node {
 /// thread itself.
 fn hands_over(sync: &Sync) -> bool {
     match sync {
-        Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp | Sync::Give { .. } => true,
+        Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } | Sync::NamedArrive { .. } => true,
+        Sync::Warp | Sync::Give { .. } => true,
         Sync::BulkStore { .. } | Sync::ProductRead { .. } => true,
         Sync::Take { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
     }

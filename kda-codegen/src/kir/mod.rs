@@ -106,6 +106,15 @@ pub enum Node {
 pub enum Sync {
     /// All threads of the CTA meet.
     Cta,
+    /// All threads of the cluster meet, or do one half of it.
+    Cluster {
+        /// They arrive.
+        arrive: bool,
+        /// They wait for the others.
+        wait: bool,
+        /// Number of its place in the source.
+        span: usize,
+    },
     /// Threads of a named barrier arrive and wait.
     NamedSync {
         /// Hardware id.

@@ -7,7 +7,7 @@ use crate::compiled::{Compiled, ParamKind};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Body, Node, Place, Region, Sync, Uniform};
 use kda_core::Elem;
-use kda_ptx::modifier::{Type, Uniform as UniformBranch};
+use kda_ptx::modifier::{Aligned, Order, Type, Uniform as UniformBranch};
 use kda_ptx::module::{Bounds, SharedDecl};
 use kda_ptx::operand::{Label, PredSrc, Src};
 use kda_ptx::table::*;
@@ -31,6 +31,7 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>, n
             max_threads: Some(compiled.block),
             min_blocks_per_sm: Some(compiled.min_blocks_per_sm),
             max_registers,
+            cluster: (compiled.cluster > 1).then_some(compiled.cluster),
             ..Bounds::default()
         },
         registers: [0; 5],
@@ -45,7 +46,10 @@ pub fn lower(compiled: &mut Compiled, body: &Body, max_registers: Option<u32>, n
     let files = body.files.iter().enumerate().map(|(i, f)| (i as u32 + 1, f.clone())).collect();
     let shared = (compiled.shared_bytes > 0).then(|| SharedDecl { name: SHARED.into(), align: 1024 });
     let mut module = Module { isa: compiled.isa, arch: compiled.arch, files, shared, entries: vec![entry] };
-    let gate = module.gate();
+    let mut gate = module.gate();
+    if compiled.cluster > 1 {
+        gate = gate.and(kda_ptx::Gate::new(7, 8, kda_core::Arch::SM_90));
+    }
     if !compiled.arch.has(gate.arch) {
         let message =
             format!("`{}` uses instructions of {}; it is compiled for {}", compiled.kernel, gate.arch, compiled.arch);
@@ -179,6 +183,15 @@ impl Writer {
         let id = |id: u32| Src::Imm(id.into());
         match sync {
             Sync::Cta => self.inst(None, BarSync { barrier: Src::Imm(0), threads: None }.into()),
+            Sync::Cluster { arrive, wait, .. } => {
+                let aligned = Some(Aligned::Aligned);
+                if *arrive {
+                    self.inst(None, ClusterArrive { order: Some(Order::Release), aligned }.into());
+                }
+                if *wait {
+                    self.inst(None, ClusterWait { order: Some(Order::Acquire), aligned }.into());
+                }
+            }
             Sync::NamedSync { id: barrier, threads, .. } => {
                 self.inst(None, BarSync { barrier: id(*barrier), threads: Some(id(*threads)) }.into());
             }

@@ -1,9 +1,10 @@
-//! Block, registers and roles of a variant.
+//! Block, cluster, registers and roles of a variant.
 
-use crate::compiled::Role;
+use crate::compiled::{OwnedExpr, Requirement, Role};
 use crate::consteval::{self, Scope};
 use crate::diag::{Diagnostic, Errors, Result, Results};
-use crate::syntax::{Kernel, RoleDecl};
+use crate::syntax::{Kernel, RoleDecl, text};
+use kda_core::expr::BinaryOp;
 use syn::Expr;
 
 /// Registers of a multiprocessor.
@@ -11,9 +12,13 @@ const REGISTERS: i128 = 65_536;
 /// Threads of a multiprocessor.
 const THREADS: i128 = 2048;
 
-/// Block, registers and roles.
+/// Most CTAs of a cluster that every device with clusters runs.
+const CLUSTER: i128 = 8;
+
+/// Block, cluster, registers and roles.
 pub(super) struct Bounds {
     pub block: u32,
+    pub cluster: u32,
     pub min_blocks_per_sm: u32,
     pub max_registers: Option<u32>,
     pub roles: Vec<Role>,
@@ -22,6 +27,7 @@ pub(super) struct Bounds {
 pub(super) fn bounds(kernel: &Kernel, consts: &Scope<'_>) -> Results<Bounds> {
     let mut errors = Errors::new();
     let block = errors.take(block(&kernel.block, consts));
+    let cluster = errors.take(cluster(kernel.cluster.as_ref(), consts));
     let min_blocks = errors.take(min_blocks(kernel.min_blocks_per_sm.as_ref(), block, consts));
     let max_registers = errors.take(max_registers(kernel.max_registers.as_ref(), consts)).flatten();
     let mut roles: Vec<(Role, &RoleDecl)> = Vec::new();
@@ -40,8 +46,9 @@ pub(super) fn bounds(kernel: &Kernel, consts: &Scope<'_>) -> Results<Bounds> {
         errors.take(budget(kernel, block, min_blocks, max_registers, &roles));
     }
     let roles = roles.into_iter().map(|(role, _)| role).collect();
-    let bounds = block.zip(min_blocks).map(|(block, min_blocks_per_sm)| Bounds {
+    let bounds = block.zip(cluster).zip(min_blocks).map(|((block, cluster), min_blocks_per_sm)| Bounds {
         block,
+        cluster,
         min_blocks_per_sm,
         max_registers,
         roles,
@@ -59,6 +66,34 @@ fn block(expr: &Expr, consts: &Scope<'_>) -> Result<u32> {
         ));
     }
     Ok(block as u32)
+}
+
+fn cluster(expr: Option<&Expr>, consts: &Scope<'_>) -> Result<u32> {
+    let Some(expr) = expr else { return Ok(1) };
+    let ctas = consteval::integer(expr, consts)?;
+    if !(1..=CLUSTER).contains(&ctas) {
+        return Err(Diagnostic::at(520, expr, format!("a cluster of {ctas} CTAs; 1 to {CLUSTER} are possible")));
+    }
+    Ok(ctas as u32)
+}
+
+/// Clusters lie along x and must divide the grid: the condition, unless it is known to hold.
+pub(super) fn whole_clusters(kernel: &Kernel, cluster: u32, grid: &OwnedExpr) -> Result<Option<Requirement>> {
+    let (Some(expr), Some(along)) = (&kernel.cluster, kernel.grid.first()) else { return Ok(None) };
+    let ctas = i128::from(cluster);
+    if let OwnedExpr::Int(count) = grid {
+        if count % ctas == 0 {
+            return Ok(None);
+        }
+        let message = format!("clusters of {cluster} CTAs do not divide a grid of {count} CTAs along x");
+        return Err(Diagnostic::at(520, expr, message).help("round the grid up, and let the last CTAs do nothing"));
+    }
+    if cluster == 1 {
+        return Ok(None);
+    }
+    let rest = OwnedExpr::Binary(BinaryOp::Rem, Box::new(grid.clone()), Box::new(OwnedExpr::Int(ctas)));
+    let expr = OwnedExpr::Binary(BinaryOp::Eq, Box::new(rest), Box::new(OwnedExpr::Int(0)));
+    Ok(Some(Requirement { text: format!("({}) % {cluster} == 0", text::expr(along)), expr }))
 }
 
 fn min_blocks(expr: Option<&Expr>, block: Option<u32>, consts: &Scope<'_>) -> Result<u32> {

@@ -34,6 +34,8 @@ pub const MOST_PARAM_BYTES: u32 = 4352;
 pub struct Resolved {
     /// Threads of a CTA: a multiple of 32, at most 1,024.
     pub block: u32,
+    /// CTAs of a cluster; 1 without clusters.
+    pub cluster: u32,
     /// CTAs that are to fit a multiprocessor at once.
     pub min_blocks_per_sm: u32,
     /// Registers a thread may have.
@@ -98,6 +100,9 @@ pub fn resolve(family: &Family, kernel: &Kernel, variant: &Variant) -> Results<R
             Some(expr) => requires.push(Requirement { text: text::expr(condition), expr }),
         }
     }
+    if let Some(bounds) = &bounds {
+        requires.extend(errors.take(bounds::whole_clusters(kernel, bounds.cluster, &grid[0])).flatten());
+    }
     let (params, param_bytes) = params::layout(params);
     if param_bytes > MOST_PARAM_BYTES {
         let message = format!("the parameters take {param_bytes} bytes; {MOST_PARAM_BYTES} are possible");
@@ -106,6 +111,7 @@ pub fn resolve(family: &Family, kernel: &Kernel, variant: &Variant) -> Results<R
     let facts = facts::facts(&requires);
     errors.finish_some(bounds.map(|bounds| Resolved {
         block: bounds.block,
+        cluster: bounds.cluster,
         min_blocks_per_sm: bounds.min_blocks_per_sm,
         max_registers: bounds.max_registers,
         roles: bounds.roles,

@@ -5,7 +5,7 @@ use super::value::Value;
 use super::views::Index;
 use super::{Specialiser, attributes};
 use crate::consteval::{self, Const};
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Node, Uniform};
 use kda_core::Elem;
 use syn::{Expr, Stmt};
@@ -288,6 +288,7 @@ impl Specialiser<'_> {
         }
         self.check_idle("at this `return`", site)?;
         self.returned = true;
+        self.cluster.returned = self.cluster.returned.or(Some(site.ends()));
         self.place(site);
         let place = self.builder.place;
         self.builder.push(Node::Return(place));

@@ -33,8 +33,12 @@ const FUNCTIONS: &[&str] = &[
     "all",
     "ballot",
     "cta_sync",
+    "cluster_sync",
+    "cluster_arrive",
+    "cluster_wait",
     "warp_sync",
     "smem",
+    "tmem",
     "size_of",
     "pdl::wait",
     "pdl::launch_dependents",
@@ -64,6 +68,7 @@ impl Specialiser<'_> {
         match name.as_str() {
             "from_fn" => return self.array_from_fn(generics, args, site),
             "smem" => return self.smem(generics, args, site),
+            "tmem" => return self.tmem(generics, args, site),
             "size_of" => return self.size_of(generics, args, site),
             _ => {}
         }

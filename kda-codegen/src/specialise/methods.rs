@@ -50,6 +50,7 @@ impl Specialiser<'_> {
                 self.place(site);
                 Ok(Value::TileElement(Box::new(self.tile_at(&view, indices, site)?)))
             }
+            (Value::Shared(view), "remote") => self.remote(*view, &args, site),
             (Value::Global(view), "hint") => {
                 let [hint] = self.arguments(&name, &args, site)?;
                 let Value::Hint(hint) = hint else {
@@ -67,7 +68,7 @@ impl Specialiser<'_> {
                     None => Value::Const(Const::Bool(true)),
                 })
             }
-            (Value::Global(view), "inc_wrap") => {
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "inc_wrap") => {
                 let [limit, order] = args.as_slice() else {
                     return Err(Diagnostic::new(
                         157,
@@ -78,9 +79,9 @@ impl Specialiser<'_> {
                 let order = memory_order(order)?;
                 let limit = self.expr(limit)?;
                 self.place(site);
-                self.global_atomic(&view, AtomicOp::Inc, order, &limit, site)
+                self.atomic(&receiver, AtomicOp::Inc, order, &limit, site)
             }
-            (Value::Global(view), "fetch_add") => {
+            (receiver @ (Value::Global(_) | Value::Shared(_)), "fetch_add") => {
                 let [value, order] = args.as_slice() else {
                     return Err(Diagnostic::new(
                         157,
@@ -91,7 +92,7 @@ impl Specialiser<'_> {
                 let order = memory_order(order)?;
                 let value = self.expr(value)?;
                 self.place(site);
-                self.global_atomic(&view, AtomicOp::Add, order, &value, site)
+                self.atomic(&receiver, AtomicOp::Add, order, &value, site)
             }
             (Value::Shared(view), "cast") => {
                 let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
@@ -159,10 +160,21 @@ impl Specialiser<'_> {
                 let [] = self.arguments(&name, &args, site)?;
                 self.give_stage(&slot, usize::from(name == "release"), site)
             }
+            (Value::Tile(view), "tma_multicast") => self.tma_multicast(&view, &args, site),
             (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
             (Value::Frag(frag), _) => self
                 .fragment_method(&frag, call, &args, site)?
                 .ok_or_else(|| Diagnostic::at(158, &call.method, format!("a fragment has no method `{name}`"))),
+            (Value::Tmem(view), "load_v") => self.tmem_load(&view, lanes, &args, site),
+            (Value::Tmem(view), "mma") => {
+                let [a, b] = self.arguments(&name, &args, site)?;
+                let (Value::Tile(a), Value::Tile(b)) = (&a, &b) else {
+                    let message = format!("a product of {} and {}", a.describe(), b.describe());
+                    return Err(Diagnostic::new(902, site, message).help("A and B are tiles in shared memory"));
+                };
+                self.tensor_mma(&view, a, b, site)?;
+                Ok(Value::Unit)
+            }
             (Value::Barrier(index), "sync" | "arrive") => {
                 let [] = self.arguments(&name, &args, site)?;
                 self.place(site);
@@ -191,6 +203,16 @@ impl Specialiser<'_> {
             (receiver, _) => {
                 Err(Diagnostic::at(158, &call.method, format!("{} has no method `{name}`", receiver.describe())))
             }
+        }
+    }
+}
+
+impl Specialiser<'_> {
+    fn atomic(&mut self, receiver: &Value, op: AtomicOp, order: Order, value: &Value, site: Site<'_>) -> Result<Value> {
+        match receiver {
+            Value::Global(view) => self.global_atomic(view, op, order, value, site),
+            Value::Shared(view) => self.shared_atomic(view, op, order, value, site),
+            _ => Ok(Value::Unit),
         }
     }
 }

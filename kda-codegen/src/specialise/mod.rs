@@ -15,6 +15,8 @@
 //! | matrices in the registers of a warp | `fragment` |
 //! | products of warpgroups | `products` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
+//! | tensor memory and its products | `tensor_memory`, `tcgen05` |
+//! | clusters | `cluster`, `multicast` |
 //! | what is emitted, and where an error stands | `builder`, `site` |
 //! | how much work is too much | `budget` |
 
@@ -23,6 +25,7 @@ mod attributes;
 mod budget;
 mod builder;
 mod call;
+mod cluster;
 mod control;
 mod convert;
 mod env;
@@ -35,6 +38,7 @@ mod lanes;
 mod loops;
 mod math;
 mod methods;
+mod multicast;
 mod names;
 mod ops;
 mod params;
@@ -46,7 +50,9 @@ mod roles;
 mod shared;
 mod site;
 mod sync;
+mod tcgen05;
 mod tensor_copy;
+mod tensor_memory;
 mod tile;
 mod tile_access;
 mod trial;
@@ -76,15 +82,20 @@ pub const MAX_SHARED_BYTES: u32 = 232_448;
 /// Compiles one variant.
 pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, resolved: &Resolved) -> Result<Compiled> {
     // Buffers that no variant code touches take no memory: the first pass finds them, the second places the others.
+    // So are rings that are filled by multicast, whose releases may stand ahead of the loads.
     let mut used: Option<Vec<bool>> = None;
+    let mut multicast = std::collections::BTreeSet::new();
     loop {
         let mut specialiser = Specialiser::new(family, kernel, variant, resolved, used.take());
+        specialiser.cluster.multicast.clone_from(&multicast);
         specialiser.kernel_body()?;
+        let settled = specialiser.cluster.found == multicast;
         let touched: Vec<bool> = specialiser.buffers.iter().map(|b| b.used).collect();
-        if touched.iter().all(|u| *u) || specialiser.keep.is_some() {
+        if settled && (touched.iter().all(|u| *u) || specialiser.keep.is_some()) {
             specialiser.check_shared_size()?;
             return specialiser.finish();
         }
+        multicast.clone_from(&specialiser.cluster.found);
         used = Some(touched);
     }
 }
@@ -158,6 +169,10 @@ struct Specialiser<'a> {
     elected: bool,
     /// Register of the warp's index, once something has asked for it.
     warp_register: Option<Reg>,
+    /// What the kernel does with its cluster.
+    cluster: cluster::State,
+    /// Accumulators in tensor memory.
+    tensor_memory: tensor_memory::State,
     /// Products in flight, and accumulators so far.
     flight: products::Flight,
     accumulators: usize,
@@ -208,6 +223,8 @@ impl<'a> Specialiser<'a> {
             elected: false,
             warp_register: None,
             flight: products::Flight::default(),
+            cluster: cluster::State::default(),
+            tensor_memory: tensor_memory::State::default(),
             accumulators: 0,
             conversions: products::Conversions::default(),
             spans: Vec::new(),
@@ -226,6 +243,8 @@ impl<'a> Specialiser<'a> {
             });
         }
         self.check_landed_by("the kernel")?;
+        self.free_tensor_memory()?;
+        self.leave_cluster()?;
         if self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
                 if let Some(span) = state.early {
@@ -243,10 +262,14 @@ impl<'a> Specialiser<'a> {
 
     fn finish(mut self) -> Result<Compiled> {
         let mut region = std::mem::take(&mut self.builder).finish();
+        self.close_cluster(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
         self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
         crate::kir::fences::derive(&mut region, &generic);
+        if self.cluster.writes {
+            cluster::widen_fences(&mut region);
+        }
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
         for (param, state) in params.iter_mut().zip(&self.params) {
@@ -263,7 +286,7 @@ impl<'a> Specialiser<'a> {
             isa: self.variant.arch.least_isa(),
             ptx: String::new(),
             block: self.resolved.block,
-            cluster: 1,
+            cluster: self.resolved.cluster,
             grid: self.resolved.grid.clone(),
             min_blocks_per_sm: self.resolved.min_blocks_per_sm,
             shared_bytes: self.shared_end,

@@ -38,6 +38,9 @@ impl Specialiser<'_> {
                 return Ok(Value::u32(index as u32));
             }
         }
+        if let Some(value) = self.cluster_value(&text) {
+            return Ok(value);
+        }
         match text.as_str() {
             "tid" => Ok(Value::Scalar(self.special(Special::TidX, Uniform::Thread))),
             "lane" => Ok(Value::Scalar(self.special(Special::LaneId, Uniform::Thread))),

@@ -148,6 +148,7 @@ impl Specialiser<'_> {
             // Grids have at most 2^31 - 1 blocks along x, 65,535 along y and z.
             Special::CtaidX | Special::NctaidX => i32::MAX.into(),
             Special::CtaidY | Special::CtaidZ | Special::NctaidY | Special::NctaidZ => 65_535,
+            Special::ClusterCtaRank => i64::from(self.resolved.cluster) - 1,
             _ => u32::MAX.into(),
         };
         Scalar { range: Range { least: 0, most }, ..Scalar::new(Elem::U32, reg, uniform) }

@@ -60,6 +60,8 @@ pub struct Holding {
     pub bytes: u64,
     /// Committed or released.
     pub done: bool,
+    /// Side that holds it.
+    pub side: usize,
 }
 
 const SIDES: [&str; 2] = ["producing", "consuming"];
@@ -100,19 +102,17 @@ impl Specialiser<'_> {
         if self.control() > Uniform::Cta || self.frames.len() > 1 || self.roles.is_some() {
             return Err(form("a pipeline is declared in the kernel, ahead of the roles"));
         }
-        let (mut buffers, mut stages) = (Vec::new(), None);
+        let (mut buffers, mut stages, mut accumulators) = (Vec::new(), None, Vec::new());
         for field in &expr.fields {
             let syn::Member::Named(member) = &field.member else { return Err(form("a buffer has a name")) };
             self.naming = Some(format!("{name}.{member}"));
             self.staging = None;
             let value = self.expr(&field.expr)?;
-            let Value::Tile(view) = value else {
-                return Err(Diagnostic::new(
-                    652,
-                    Site::Expr(&field.expr),
-                    "a buffer of a pipeline is a swizzled tile with stages",
-                ));
+            let accumulator = match &value {
+                Value::Tmem(view) => Some((**view).clone()),
+                _ => None,
             };
+            self.staging = accumulator.as_ref().map(|view| view.stages).or(self.staging);
             let depth = self.staging.take().unwrap_or(1);
             if *stages.get_or_insert(depth) != depth {
                 return Err(Diagnostic::new(
@@ -121,6 +121,17 @@ impl Specialiser<'_> {
                     "the buffers of a pipeline have different numbers of stages",
                 ));
             }
+            if let Some(view) = accumulator {
+                accumulators.push((member.to_string(), view));
+                continue;
+            }
+            let Value::Tile(view) = value else {
+                return Err(Diagnostic::new(
+                    652,
+                    Site::Expr(&field.expr),
+                    "a buffer of a pipeline is a swizzled tile with stages",
+                ));
+            };
             buffers.push((member.to_string(), *view));
         }
         let Some(stages) = stages else { return Err(form("a pipeline has at least one buffer")) };
@@ -137,6 +148,7 @@ impl Specialiser<'_> {
         let index = self.rings.len();
         self.rings.push(Ring { name: name.clone(), sides, stages, buffers, barriers, counts: [None, None] });
         self.initialise(index, site);
+        self.allocate(index, accumulators, site)?;
         for side in 0..2 {
             for part in ["stage", "phase"] {
                 self.frame().scopes.declare(state_name(index, side, part), Value::u32(0), true);
@@ -172,7 +184,8 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(652, site, "a pipeline is first used in a branch that not all threads take"));
         }
         self.builder.guarded(Some(first), FenceMbarrierInit {});
-        self.builder.sync(Sync::Cta);
+        self.meet_publishing(site)?;
+        self.read_addresses();
         Ok(())
     }
 
@@ -242,7 +255,7 @@ impl Specialiser<'_> {
         if self.rings[ring].sides[side].is_empty() && !self.elected {
             self.publish_barriers(site)?;
         }
-        if side == 1 && self.elected {
+        if side == 1 && self.elected && self.tensor_memory.allocations.is_empty() {
             return Err(Diagnostic::new(656, site, "`wait` in one thread; the whole role waits for a stage")
                 .help("take it and `release` out of `#[elect_one]`"));
         }
@@ -260,21 +273,25 @@ impl Specialiser<'_> {
         let role = if side == 0 { MbarrierRole::Empty } else { MbarrierRole::Full };
         let address = self.barrier_address(ring, role, &stage);
         self.place(site);
-        self.spin(address, parity);
+        self.spin(ring, address, parity);
         let place_number = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span: place_number });
+        if !self.tensor_memory.allocations.is_empty() {
+            self.after_take(ring, side);
+        }
         let id = self.holdings.len() as u32;
-        self.holdings.push(Holding { taken: Some(site.ends()), bytes: 0, done: false });
+        self.holdings.push(Holding { taken: Some(site.ends()), bytes: 0, done: false, side });
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
     }
 
     /// Waits until the phase of that parity has completed.
-    fn spin(&mut self, address: Address, parity: Src) {
+    fn spin(&mut self, ring: usize, address: Address, parity: Src) {
+        let (order, scope) = self.wait_order(ring);
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
         self.builder.inst(MbarrierTryWait {
-            order: None,
-            scope: None,
+            order,
+            scope,
             space: Some(Space::SharedCta),
             ty: Type::B64,
             done,
@@ -296,6 +313,9 @@ impl Specialiser<'_> {
 
     /// A buffer of a slot.
     pub(super) fn slot_buffer(&mut self, slot: &Slot, name: &str, site: Site<'_>) -> Result<Value> {
+        if let Some(accumulator) = self.slot_accumulator(slot, name) {
+            return if self.holdings[slot.id as usize].done { Err(self.gone(slot, site)) } else { Ok(accumulator) };
+        }
         let found = self.rings[slot.ring].buffers.iter().find(|(buffer, _)| buffer == name);
         let Some((_, view)) = found else {
             let names: Vec<_> = self.rings[slot.ring].buffers.iter().map(|(n, _)| n.clone()).collect();
@@ -340,14 +360,16 @@ impl Specialiser<'_> {
             [] => self.resolved.block / 32,
             roles => roles.iter().map(|r| self.resolved.roles[*r].warps).sum(),
         };
+        let by_products = self.given_by_products(slot, site)?;
         let (role, count) = match (side, bytes > 0 || self.elected) {
             (0, true) => (MbarrierRole::Full, 1),
             (0, false) => (MbarrierRole::Full, warps),
-            _ => (MbarrierRole::Empty, warps),
+            _ if by_products => (MbarrierRole::Empty, 1),
+            _ => (MbarrierRole::Empty, warps * self.releasing(slot.ring)),
         };
         if side == 1 {
             self.check_products(slot, site)?;
-            if self.elected {
+            if self.elected && !by_products {
                 return Err(Diagnostic::new(
                     656,
                     site,
@@ -368,7 +390,9 @@ impl Specialiser<'_> {
         self.place(site);
         self.builder.sync(Sync::Give { ring: slot.ring, side });
         let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
-        if self.elected {
+        if by_products {
+            self.arrive_after_products(address);
+        } else if self.elected {
             if bytes > 0 {
                 self.builder.inst(MbarrierArriveExpectTx {
                     order,
@@ -386,8 +410,15 @@ impl Specialiser<'_> {
             if self.control() > Uniform::Warp {
                 return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
             }
+            if self.is_tensor_memory(slot.ring) {
+                self.tensor_fence(TmemFence::Before);
+            }
             // The lanes of the warp have done their part before one of them arrives for all.
             self.builder.sync(Sync::Warp);
+            if side == 1 && self.releasing(slot.ring) > 1 {
+                self.arrive_everywhere(&address);
+                return self.advance_state(slot.ring, side, site).map(|()| Value::Unit);
+            }
             let lane = self.special(kda_ptx::operand::Special::LaneId, Uniform::Thread);
             let leader = self.builder.pure(Class::Pred, |dst| {
                 let dst = DstAndPred { dst: Some(dst), pred: None };

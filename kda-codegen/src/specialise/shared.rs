@@ -35,7 +35,7 @@ impl Specialiser<'_> {
         let axes = strides(&shape);
         let desc = SharedBuffer { name, offset: 0, bytes, align: ALIGN, elem, shape };
         let buffer = self.place_buffer(desc, site);
-        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes })))
+        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes, remote: None })))
     }
 
     /// Gives a buffer its place in shared memory.
@@ -230,13 +230,13 @@ impl Specialiser<'_> {
                 self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
             }
         }
-        let address = self.shared_address(view);
+        let (space, address) = self.reach(view);
         self.builder.guarded(
             guard,
             Ld {
                 strength: None,
                 scope: None,
-                space: Some(Space::Shared),
+                space,
                 cache: None,
                 nc: NonCoherent(false),
                 l1: None,
@@ -249,8 +249,9 @@ impl Specialiser<'_> {
                 policy: None,
             },
         );
-        let uniform =
-            view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(condition.map_or(Uniform::Cta, Value::uniform));
+        let place =
+            view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(view.remote.as_ref().map_or(Uniform::Cta, |r| r.1));
+        let uniform = place.max(condition.map_or(Uniform::Cta, Value::uniform));
         let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, uniform));
         Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
     }
@@ -277,14 +278,15 @@ impl Specialiser<'_> {
         for item in &items {
             operands.push(self.operand(item, view.elem, site)?);
         }
-        let address = self.shared_address(view);
+        let (space, address) = self.reach(view);
+        self.cluster.writes |= view.remote.is_some();
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.guarded(
             guard,
             St {
                 strength: None,
                 scope: None,
-                space: Some(Space::Shared),
+                space,
                 cache: None,
                 l1: None,
                 hint: CacheHint(false),
@@ -298,13 +300,60 @@ impl Specialiser<'_> {
         Ok(())
     }
 
+    /// Adds to an element, or counts it up to a limit; gives the old value. Others of the cluster may do so too.
+    pub(super) fn shared_atomic(
+        &mut self,
+        view: &SharedView,
+        op: AtomicOp,
+        order: Order,
+        value: &Value,
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let known = match op {
+            AtomicOp::Inc => view.elem == Elem::U32,
+            _ => matches!(view.elem, Elem::U32 | Elem::I32 | Elem::U64 | Elem::F32),
+        };
+        if !known {
+            let message = format!("there is no such atomic on a buffer of {}", view.elem);
+            return Err(
+                Diagnostic::new(156, site, message).help("`inc_wrap` takes u32; `fetch_add` u32, i32, u64, f32")
+            );
+        }
+        self.check_shared(view, 1, site)?;
+        let b = self.operand(value, view.elem, site)?;
+        let dst = self.builder.fresh(class(view.elem));
+        let (space, address) = self.reach(view);
+        let scope = if self.resolved.cluster > 1 { Scope::Cluster } else { Scope::Cta };
+        self.cluster.writes |= view.remote.is_some();
+        self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
+        self.builder.inst(Atom {
+            order: Some(order),
+            scope: Some(scope),
+            space,
+            op,
+            ty: super::params::arithmetic(view.elem),
+            dst,
+            address,
+            b,
+            c: None,
+        });
+        Ok(Value::Scalar(Scalar::new(view.elem, dst, Uniform::Thread)))
+    }
+
     /// The buffer's bytes as elements of another type, one axis.
     pub(super) fn shared_cast(&mut self, view: &SharedView, elem: Elem, site: Site<'_>) -> Result<SharedView> {
         if view.runtime.is_some() || view.offset != 0 {
             return Err(Diagnostic::new(453, site, "only a whole buffer can be seen as another type"));
         }
         let count = u64::from(self.buffers[view.buffer].desc.bytes / elem.bytes());
-        Ok(SharedView { buffer: view.buffer, elem, runtime: None, offset: 0, axes: vec![(Some(count), 1)] })
+        Ok(SharedView {
+            buffer: view.buffer,
+            elem,
+            runtime: None,
+            offset: 0,
+            axes: vec![(Some(count), 1)],
+            remote: view.remote.clone(),
+        })
     }
 }
 

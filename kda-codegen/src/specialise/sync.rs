@@ -40,6 +40,7 @@ impl Specialiser<'_> {
                     None => self.builder.sync(Sync::Cta),
                 }
             }
+            "cluster_sync" | "cluster_arrive" | "cluster_wait" => self.cluster_barrier(name, args, site)?,
             "warp_sync" => {
                 let [] = self.arguments(name, args, site)?;
                 if self.control() > Uniform::Warp {
@@ -126,6 +127,7 @@ impl Specialiser<'_> {
         let (Value::Global(to), Value::Shared(from)) = (self.expr(to)?, self.expr(from)?) else {
             return Err(Diagnostic::new(156, site, "`bulk::store` copies from a shared view to a global view"));
         };
+        self.own(&from, from_site)?;
         let bytes = match bytes {
             Some(bytes) => self.expr(bytes)?,
             None => self.copied_bytes(&to, to_site, &from, from_site, site)?,

@@ -98,7 +98,7 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    fn one_thread(&self, site: Site<'_>) -> Result<()> {
+    pub(super) fn one_thread(&self, site: Site<'_>) -> Result<()> {
         if self.elected {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Specialiser<'_> {
             .help("put it under `#[elect_one]`"))
     }
 
-    fn note_access(&mut self, param: usize, write: bool, site: Site<'_>) {
+    pub(super) fn note_access(&mut self, param: usize, write: bool, site: Site<'_>) {
         let stable =
             matches!(self.resolved.params[param].kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
         let state = &mut self.params[param];
@@ -115,13 +115,13 @@ impl Specialiser<'_> {
         }
     }
 
-    fn slot_of(&mut self, view: &TileView) -> Result<(usize, Value)> {
+    pub(super) fn slot_of(&mut self, view: &TileView) -> Result<(usize, Value)> {
         let ring = self.rings.iter().position(|r| r.buffers.iter().any(|(_, b)| b.buffer == view.buffer));
         Ok((ring.unwrap_or(0), view.stage.clone()))
     }
 
     /// Coordinates in elements, outermost first.
-    fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
+    pub(super) fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
         let Expr::Array(array) = list else {
             return Err(Diagnostic::new(157, Site::Tokens(list), "coordinates are a list: `[row, column]`"));
         };
@@ -133,7 +133,7 @@ impl Specialiser<'_> {
     }
 
     /// Coordinates as the instruction takes them: innermost first, moved by `column` along it.
-    fn shifted(&mut self, coordinates: &[Value], column: u64, site: Site<'_>) -> Result<Vec<Src>> {
+    pub(super) fn shifted(&mut self, coordinates: &[Value], column: u64, site: Site<'_>) -> Result<Vec<Src>> {
         let mut out = Vec::with_capacity(coordinates.len());
         for (axis, value) in coordinates.iter().rev().enumerate() {
             let mut value = value.clone();
@@ -152,7 +152,7 @@ impl Specialiser<'_> {
     }
 
     /// Generic address of a tensor-map parameter.
-    fn map_address(&mut self, param: usize) -> kda_ptx::Reg {
+    pub(super) fn map_address(&mut self, param: usize) -> kda_ptx::Reg {
         let name = self.resolved.params[param].name.clone();
         let address =
             self.builder.prologue(Class::B64, |dst| Mov { ty: Type::B64, dst, src: Src::Symbol(name.clone()) }.into());
@@ -162,6 +162,6 @@ impl Specialiser<'_> {
     }
 }
 
-fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {
+pub(super) fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {
     TensorRank::of(axes).ok_or_else(|| Diagnostic::new(801, site, format!("a tile of {axes} axes")))
 }

@@ -24,6 +24,8 @@ pub(super) struct Mark {
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
+    cluster: super::cluster::State,
+    tensor_memory: super::tensor_memory::State,
     flight: super::products::Flight,
 }
 
@@ -64,6 +66,8 @@ impl Specialiser<'_> {
             spans: self.spans.len(),
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
+            cluster: self.cluster.clone(),
+            tensor_memory: self.tensor_memory.clone(),
             flight: self.flight.clone(),
         }
     }
@@ -86,6 +90,8 @@ impl Specialiser<'_> {
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
+        self.cluster.clone_from(&mark.cluster);
+        self.tensor_memory.clone_from(&mark.tensor_memory);
         self.flight.clone_from(&mark.flight);
         self.conversions.clear();
         self.naming = None;

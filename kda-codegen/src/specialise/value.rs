@@ -4,6 +4,7 @@ use super::fragment::Fragment;
 use super::pipeline::Slot;
 use super::products::{Accumulator, Operand};
 use super::range::Range;
+use super::tensor_memory::TmemView;
 use super::tile::TileView;
 use super::tile_access::TileElement;
 use crate::consteval::Const;
@@ -32,6 +33,8 @@ pub enum Value {
     Tile(Box<TileView>),
     /// An element of a tile.
     TileElement(Box<TileElement>),
+    /// An accumulator in tensor memory.
+    Tmem(Box<TmemView>),
     /// A ring of stages, by index.
     Ring(usize),
     /// A stage of a ring that this role holds.
@@ -142,6 +145,8 @@ pub struct SharedView {
     pub offset: u64,
     /// Open axes: size, where known while compiling, and stride in elements.
     pub axes: Vec<(Option<u64>, u64)>,
+    /// Rank of the CTA whose memory it is, if that is another one, and among whom the rank is the same.
+    pub remote: Option<(Src, Uniform)>,
 }
 
 /// The register class of a type.
@@ -240,6 +245,7 @@ impl Value {
                 format!("a {} tile of {rows} rows and {columns} columns", view.elem)
             }
             Value::TileElement(element) => format!("an element of a {} tile", element.tile.elem),
+            Value::Tmem(view) => format!("an accumulator of 128 rows and {} columns in tensor memory", view.n),
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),

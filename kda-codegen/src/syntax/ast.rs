@@ -96,6 +96,8 @@ pub struct Kernel {
     pub block: syn::Expr,
     /// `grid = …`: one to three expressions over launch parameters.
     pub grid: Vec<syn::Expr>,
+    /// `cluster = …`: CTAs of a cluster, a constant of each variant; 1 if absent.
+    pub cluster: Option<syn::Expr>,
     /// `min_blocks_per_sm = …`; 1 if absent.
     pub min_blocks_per_sm: Option<syn::Expr>,
     /// `max_registers = …`

@@ -35,7 +35,7 @@ pub(super) fn kernel(attr: &Attribute, item: syn::ItemFn) -> Results<Kernel> {
     let mut launch = Launch::default();
     if let Some(tokens) = errors.take(attrs::arguments(attr, KERNEL)) {
         let mut own = Errors::new();
-        let arguments = ["block", "grid", "min_blocks_per_sm", "max_registers"];
+        let arguments = ["block", "grid", "cluster", "min_blocks_per_sm", "max_registers"];
         for pair in attrs::pairs(tokens, attr, KERNEL, &arguments, &mut own) {
             launch.set(pair, &mut own);
         }
@@ -65,6 +65,7 @@ pub(super) fn kernel(attr: &Attribute, item: syn::ItemFn) -> Results<Kernel> {
         name: item.sig.ident,
         block,
         grid: launch.grid,
+        cluster: launch.cluster,
         min_blocks_per_sm: launch.min_blocks_per_sm,
         max_registers: launch.max_registers,
         roles,
@@ -82,6 +83,7 @@ pub(super) fn kernel(attr: &Attribute, item: syn::ItemFn) -> Results<Kernel> {
 struct Launch {
     block: Option<Expr>,
     grid: Vec<Expr>,
+    cluster: Option<Expr>,
     min_blocks_per_sm: Option<Expr>,
     max_registers: Option<Expr>,
 }
@@ -100,6 +102,7 @@ impl Launch {
                     errors.push(Diagnostic::at(120, &pair.value, message).help("write `grid = [x, y, z]`, x fastest"));
                 }
             }
+            "cluster" => self.cluster = Some(pair.value),
             "min_blocks_per_sm" => self.min_blocks_per_sm = Some(pair.value),
             _ => self.max_registers = Some(pair.value),
         }

@@ -3,6 +3,7 @@
 //! Inputs are random; `KDA_SEED` sets the seed, and a failure names it.
 
 mod arithmetic;
+mod clusters;
 mod collectives;
 mod control;
 mod copies;
@@ -11,4 +12,5 @@ mod harness;
 mod memory;
 mod products;
 mod programs;
+mod tensor_memory;
 mod types;

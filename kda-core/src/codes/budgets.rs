@@ -31,6 +31,19 @@ pub const ENTRIES: &[Entry] = &[
         "Lower `regs` of the roles that compute least, `max_registers` or `min_blocks_per_sm`.",
     ),
     entry(
+        520,
+        "cluster size",
+        "A cluster has 1 to 8 CTAs, neighbours along x, and clusters divide the grid.",
+        "Choose such a size, and round the grid up to whole clusters.",
+    ),
+    entry(
+        521,
+        "tensor memory",
+        "A multiprocessor has 512 columns of tensor memory; each accumulator takes its columns times its stages, rounded up to a \
+         power of two of at least 32.",
+        "Use fewer stages or columns.",
+    ),
+    entry(
         550,
         "shared memory",
         "The shared buffers of a CTA take at most 232,448 bytes.",

@@ -41,4 +41,17 @@ pub const ENTRIES: &[Entry] = &[
          and add to f32; memory holds what the fragment holds.",
         "Round before products, `x.round::<bf16>()`; load and store the type of the view.",
     ),
+    entry(
+        920,
+        "accumulator in tensor memory",
+        "An accumulator in tensor memory is a stage of a pipeline from the one thread that issues its products to the warpgroup that \
+         reads it.",
+        "Write `Pipeline::<mma, epilogue> { d: tmem::<f32, 128, N, STAGES>() }`; products and `commit` under `#[elect_one]`.",
+    ),
+    entry(
+        921,
+        "early return with tensor memory",
+        "Tensor memory is freed at the end of the kernel; a CTA that leaves earlier would keep it from others for ever.",
+        "Put the rest of the kernel under a condition instead of returning.",
+    ),
 ];

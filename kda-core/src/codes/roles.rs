@@ -53,4 +53,16 @@ pub const ENTRIES: &[Entry] = &[
         "The other roles never arrive, so the CTA hangs.",
         "Move it out of the role, or use a `NamedBarrier` between the roles that meet.",
     ),
+    entry(
+        360,
+        "halves of a cluster barrier",
+        "Every `cluster_arrive()` is followed by one `cluster_wait()` in the same block, without another cluster barrier between.",
+        "Pair them, or write `cluster_sync()`.",
+    ),
+    entry(
+        361,
+        "early return in a cluster",
+        "The shared memory of a CTA ends with it; the others of the cluster may still reach it.",
+        "Put the rest of the kernel under a condition instead of returning.",
+    ),
 ];

@@ -40,4 +40,10 @@ pub const ENTRIES: &[Entry] = &[
         "A tensor map names its element type, its tile and perhaps its swizzle.",
         "Write `TensorMap<bf16, Shape<128, 64>, Swizzle<128>>`.",
     ),
+    entry(
+        820,
+        "multicast of a tile",
+        "Each CTA of the cluster loads a part of the tile into all of them: the box of the map is this part, whole patterns of 8 rows.",
+        "Give the map the buffer's columns and swizzle, and its rows divided by the CTAs of the cluster.",
+    ),
 ];

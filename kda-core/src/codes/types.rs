@@ -59,4 +59,10 @@ pub const ENTRIES: &[Entry] = &[
         "A load or store of elements needs an index for every axis.",
         "Complete the list of `.at([…])`.",
     ),
+    entry(
+        460,
+        "shared memory of another CTA",
+        "CTAs reach each other's shared memory within a cluster, with loads, stores and atomics of elements, and vectors.",
+        "Declare the cluster: `#[kernel(…, cluster = 2)]`; copy by bulk in the CTA that owns the memory.",
+    ),
 ];

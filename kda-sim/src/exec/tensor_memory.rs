@@ -43,6 +43,8 @@ pub struct TensorAccesses {
     waited: [u32; 2],
     /// Products issued.
     pub products: u32,
+    /// What the last one of them was behind.
+    pub behind: Option<Rc<Clocks>>,
     /// What the warp knew at its last `fence::after_thread_sync`.
     known: Option<Rc<Clocks>>,
     /// Destinations of loads that have not been waited for.

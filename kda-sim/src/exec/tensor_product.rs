@@ -38,6 +38,8 @@ pub struct TensorCommit {
     lane: u32,
     place: (usize, u32),
     number: u32,
+    /// What the products were behind.
+    behind: Option<Rc<Clocks>>,
 }
 
 /// What an instruction descriptor says.
@@ -104,8 +106,9 @@ impl Machine<'_> {
                     let place = self.mbarrier_place(w, pc, lane, barrier)?;
                     self.check_async_mbarrier(w, pc, lane, place)?;
                     let warp = &self.warps[w];
-                    let (cta, number) = (warp.cta, warp.tensor.products);
-                    self.asyncs.push(Async::TensorCommit(TensorCommit { warp: w, cta, pc, lane, place, number }));
+                    let (cta, number, behind) = (warp.cta, warp.tensor.products, warp.tensor.behind.clone());
+                    let commit = TensorCommit { warp: w, cta, pc, lane, place, number, behind };
+                    self.asyncs.push(Async::TensorCommit(commit));
                 }
                 _ => {}
             }
@@ -149,6 +152,7 @@ impl Machine<'_> {
         // Products of a thread are executed in order.
         tensor.get_mut(agent).generic.join(Entry::all(number - 1));
         let clocks = [self.issue_clocks(w, lane), Rc::new(tensor)];
+        self.warps[w].tensor.behind = Some(clocks[0].clone());
         let column = d;
         self.asyncs.push(Async::TensorProduct(TensorProduct {
             warp: w,
@@ -208,7 +212,11 @@ impl Machine<'_> {
 
     pub(super) fn step_tensor_commit(&mut self, commit: TensorCommit) -> Outcome<()> {
         let agent = self.agent_of(commit.warp, AgentKind::TensorProduct);
-        let mut clocks = Clocks::new(self.clusters[self.cluster_of(commit.cta)].id);
+        // What a product was behind is also before its completion: the copies that brought its operands, for one.
+        let mut clocks = match commit.behind {
+            Some(behind) => (*behind).clone(),
+            None => Clocks::new(self.clusters[self.cluster_of(commit.cta)].id),
+        };
         clocks.get_mut(agent).generic.join(Entry::all(commit.number));
         self.arrive(commit.warp, commit.pc, commit.lane, commit.place, 1, Some(&clocks))
     }

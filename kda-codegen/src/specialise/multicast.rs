@@ -1,0 +1,158 @@
+//! Multicast: the CTAs of a cluster load a tile together, each a part of it into the shared memory of all.
+//!
+//! `tile.tma_multicast(map, [coordinates])` splits the tile along its outermost axis: the box of the map is the part of one
+//! CTA. Every CTA's full barrier expects the bytes of the whole tile, whoever loads them. A stage may be filled again when
+//! the consumers of all CTAs have released it, so a release of such a ring goes to the empty barriers of all CTAs; waits
+//! acquire from the cluster, and the barriers are published to it.
+
+use super::Specialiser;
+use super::site::Site;
+use super::tensor_copy::rank;
+use super::tile::TileView;
+use super::value::{Scalar, Value};
+use crate::diag::{Diagnostic, Result};
+use crate::kir::{MbarrierRole, Uniform, when};
+use kda_core::Elem;
+use kda_ptx::modifier::*;
+use kda_ptx::operand::{Address, Base, DstAndPred, Sink, Special, Src, TensorAddress, Trailing};
+use kda_ptx::table::*;
+use kda_ptx::{Class, Reg};
+use syn::{BinOp, Expr};
+
+/// Rows after which the pattern of a swizzle repeats.
+const PATTERN: u64 = 8;
+
+impl Specialiser<'_> {
+    /// `tile.tma_multicast(map, [coordinates])`: the coordinates are those of the whole tile, the same in all CTAs.
+    pub(super) fn tma_multicast(&mut self, view: &TileView, args: &[&Expr], site: Site<'_>) -> Result<Value> {
+        let size = self.resolved.cluster;
+        if size == 1 {
+            return self.tma_load(view, args, site);
+        }
+        let [map, list] = args else {
+            let message = "`tma_multicast` takes a tensor map and coordinates: `tma_multicast(a, [row, column])`";
+            return Err(Diagnostic::new(157, site, message));
+        };
+        let Some(id) = view.slot else {
+            return Err(Diagnostic::new(654, site, "a bulk load fills a stage that was acquired from a pipeline"));
+        };
+        self.one_thread(site)?;
+        let map_value = self.expr(map)?;
+        let (param, spec, elem, _) = self.map_of(&map_value, Site::Tokens(map))?;
+        let columns = u64::from(spec.tile.last().copied().unwrap_or(0));
+        let share: u64 = spec.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
+        let fits = elem == view.elem && spec.swizzle == view.swizzle && columns == view.columns;
+        if !fits || spec.tile.len() < 2 || share * u64::from(size) != view.rows || !share.is_multiple_of(PATTERN) {
+            let name = &self.resolved.params[param].name;
+            let message = format!(
+                "the buffer holds {} [{}, {}], and each of {size} CTAs loads a box of `{name}`, {elem} [{share}, {columns}]",
+                view.elem, view.rows, view.columns
+            );
+            return Err(Diagnostic::new(820, site, message).help(format!(
+                "give the map the buffer's columns, its swizzle and 1/{size} of its rows, a multiple of {PATTERN}"
+            )));
+        }
+        let mut coordinates = self.coordinates(list, spec.tile.len())?;
+        let (ring, stage) = self.slot_of(view)?;
+        self.note_access(param, false, site);
+        self.cluster.reach();
+        self.cluster.found.insert(ring);
+        let mine = Value::Scalar(self.special(Special::ClusterCtaRank, Uniform::Cta));
+        let parts = Value::u32(spec.tile[0]);
+        let mut first = self.binary(&BinOp::Mul(Default::default()), mine.clone(), parts, site)?;
+        if matches!(&coordinates[0], Value::Scalar(s) if s.elem == Elem::I32) {
+            first = self.cast(first, Elem::I32, site)?;
+        }
+        coordinates[0] = self.binary(&BinOp::Add(Default::default()), coordinates[0].clone(), first, site)?;
+        let (base, offset) = self.stage_address(view, site)?;
+        let base = self.moved_base(&base, &mine, share * view.span(), site)?;
+        let barrier = self.barrier_address(ring, MbarrierRole::Full, &stage);
+        let map = self.map_address(param);
+        let rank = rank(spec.tile.len(), site)?;
+        let everyone = Src::Imm((1 << size) - 1);
+        let mask = self.builder.prologue(Class::B16, |dst| Mov { ty: Type::B16, dst, src: everyone.clone() }.into());
+        let part = u64::from(spec.copy.last().copied().unwrap_or(1));
+        for column in (0..columns / part).map(|i| i * part) {
+            let coordinates = self.shifted(&coordinates, column, site)?;
+            self.place(site);
+            self.builder.inst(TensorLoad {
+                rank,
+                path: TensorLoadPath::Tile,
+                multicast: Multicast(true),
+                hint: CacheHint(false),
+                dst: Address { base: Base::Reg(base), offset: offset + view.column_offset(column) as i64 },
+                src: TensorAddress { map: Base::Reg(map), coordinates },
+                barrier: barrier.clone(),
+                more: Trailing(vec![mask.into()]),
+            });
+        }
+        self.holdings[id as usize].bytes += view.stage_bytes();
+        Ok(Value::Unit)
+    }
+
+    /// An address, moved by `step` bytes for each rank.
+    fn moved_base(&mut self, base: &Base, rank: &Value, step: u64, site: Site<'_>) -> Result<Reg> {
+        let base = match base {
+            Base::Reg(reg) => *reg,
+            Base::Symbol(_) => self.shared_base(),
+        };
+        let rank = self.scalar(rank, Some(Elem::U32), site)?;
+        Ok(self.builder.pure(Class::B32, |dst| {
+            let b = Src::Imm(step as i64);
+            Mad { half: Half::Lo, ty: Type::U32, dst, a: rank.src(), b, c: base.into() }.into()
+        }))
+    }
+
+    /// CTAs whose consumers release a stage of a ring.
+    pub(super) fn releasing(&self, ring: usize) -> u32 {
+        if self.cluster.multicast.contains(&ring) { self.resolved.cluster } else { 1 }
+    }
+
+    /// Order and scope of the waits of a ring.
+    pub(super) fn wait_order(&self, ring: usize) -> (Option<Order>, Option<Scope>) {
+        match self.releasing(ring) {
+            1 => (None, None),
+            _ => (Some(Order::Acquire), Some(Scope::Cluster)),
+        }
+    }
+
+    /// A warp's arrival at this barrier of all CTAs: lane i arrives at the CTA of rank i.
+    pub(super) fn arrive_everywhere(&mut self, address: &Address) {
+        let last = i64::from(self.resolved.cluster) - 1;
+        let lane = self.special(Special::LaneId, Uniform::Thread);
+        let to = self.builder.pure(Class::B32, |dst| {
+            Min {
+                ftz: Default::default(),
+                nan: Default::default(),
+                ty: Type::U32,
+                dst,
+                a: lane.src(),
+                b: Src::Imm(last),
+            }
+            .into()
+        });
+        let address = self.mapped_address(address, &to.into());
+        let guard = self.first_lanes(lane, last);
+        self.builder.guarded(
+            Some(when(guard)),
+            MbarrierArrive {
+                order: Some(Order::Release),
+                scope: Some(Scope::Cluster),
+                space: Some(Space::SharedCluster),
+                ty: Type::B64,
+                state: Sink,
+                address,
+                count: None,
+            },
+        );
+    }
+
+    /// True in the lanes up to `last`.
+    fn first_lanes(&mut self, lane: Scalar, last: i64) -> Reg {
+        self.builder.pure(Class::Pred, |dst| {
+            let dst = DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare: Compare::Le, ftz: Default::default(), ty: Type::U32, dst, a: lane.src(), b: Src::Imm(last) }
+                .into()
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! A cluster of nine CTAs.
+
+#[kda_dsl::kernels(arch = sm_90)]
+mod family {
+    #[kernel(block = 64, grid = n, cluster = 9)] //~ KDA0520
+    fn k(#[dims(n, 64)] y: GlobalMut<u32>, m: u32) {
+        y.at([ctaid.x, tid]).store(m);
+    }
+}
+
+fn main() {}
