@@ -108,8 +108,11 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(159, site, format!("`{name}` does not change"))
                 .help(format!("declare it `let mut {name}`")));
         }
-        let old = element(&mut self.frame().scopes.get_mut(id).value, &path, site)?.clone();
-        let new = self.replaced(&old, value, site)?;
+        let mut new = value;
+        if self.accumulators > 0 {
+            let old = element(&mut self.frame().scopes.get_mut(id).value, &path, site)?.clone();
+            new = self.replaced(&old, new, site)?;
+        }
         let place = element(&mut self.frame().scopes.get_mut(id).value, &path, site)?;
         *place = same_type(place, new, site)?;
         Ok(())

@@ -120,6 +120,9 @@ impl Specialiser<'_> {
 
     /// Settles every accumulator in scope: where runtime control begins, and where it joins.
     pub(in crate::specialise) fn settle_all(&mut self) {
+        if self.accumulators == 0 {
+            return;
+        }
         for id in 0..self.frame().scopes.len() {
             let mut value = std::mem::replace(&mut self.frame().scopes.get_mut(id).value, Value::Unit);
             self.settle_value(&mut value);
@@ -137,6 +140,9 @@ impl Specialiser<'_> {
 
     /// The value with registers of its own, where its accumulators are those of a variable.
     pub(in crate::specialise) fn owned(&mut self, value: Value, site: Site<'_>) -> Result<Value> {
+        if self.accumulators == 0 {
+            return Ok(value);
+        }
         let mut taken = Vec::new();
         accumulators(&value, &mut taken);
         if taken.is_empty() {
