@@ -78,7 +78,8 @@ pub fn run(
     let (mut reports, mut causes, mut clean) = (Vec::new(), Vec::new(), 0);
     for schedule in &schedules {
         let name = schedule_name(*schedule);
-        let executor = SimExecutor::new(Options { schedule: *schedule, cta_order, seed, ..Options::default() });
+        let options = Options { schedule: *schedule, cta_order, seed, ..Options::default() };
+        let executor = SimExecutor::for_kernel(options, desc);
         let mut measured: Vec<Measured> = Vec::new();
         let result =
             (operator.sample)(Device::simulator(&executor), desc, seed, &mut |result, _| measured.push(result));

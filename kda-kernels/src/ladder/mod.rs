@@ -16,16 +16,30 @@ mod rung2_tile_copy;
 mod rung3_ring_sum;
 mod rung5_product;
 mod rung6_chained_product;
+mod rung7_cluster_sum;
+mod rung8_blackwell_product;
 
 pub use rung1_add::add;
 pub use rung2_tile_copy::tile_copy;
 pub use rung3_ring_sum::ring_sum;
 pub use rung5_product::product;
 pub use rung6_chained_product::chained_product;
+pub use rung7_cluster_sum::cluster_sum;
+pub use rung8_blackwell_product::blackwell_product;
 
 use kda_core::KernelDesc;
 
 /// Every variant of every rung.
 pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
-    [add::DESCS, tile_copy::DESCS, ring_sum::DESCS, product::DESCS, chained_product::DESCS].into_iter().flatten()
+    [
+        add::DESCS,
+        tile_copy::DESCS,
+        ring_sum::DESCS,
+        product::DESCS,
+        chained_product::DESCS,
+        cluster_sum::DESCS,
+        blackwell_product::DESCS,
+    ]
+    .into_iter()
+    .flatten()
 }

@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 
 pub use kda_sim::{Code, CtaOrder, Options, Report, Schedule, Stats};
 
-/// Compute capability and multiprocessors that the simulator shows: those of an H200, so that kernels are chosen as there.
+/// Compute capability and multiprocessors that the simulator shows unless a kernel needs another: those of an H200, so that
+/// kernels are chosen as there.
 const CAPABILITY: (u8, u8) = (9, 0);
 const MULTIPROCESSORS: u32 = 132;
 
 /// Memory and launches in the simulator.
 pub struct SimExecutor {
     options: Options,
+    capability: (u8, u8),
     state: Mutex<State>,
 }
 
@@ -44,7 +46,17 @@ impl SimExecutor {
     /// An executor with empty memory that runs every launch with these options.
     pub fn new(options: Options) -> SimExecutor {
         let state = State { memory: Memory::new(), programs: HashMap::new(), last: None, report: None };
-        SimExecutor { options, state: Mutex::new(state) }
+        SimExecutor { options, capability: CAPABILITY, state: Mutex::new(state) }
+    }
+
+    /// The same, showing a compute capability that runs this kernel: its target's, if the usual one does not.
+    pub fn for_kernel(options: Options, desc: &KernelDesc) -> SimExecutor {
+        let arch = desc.arch;
+        let capability = match arch.runs_on(CAPABILITY.0, CAPABILITY.1) {
+            true => CAPABILITY,
+            false => (arch.major, arch.minor),
+        };
+        SimExecutor { capability, ..SimExecutor::new(options) }
     }
 
     /// What the last launch that ran without a fault did.
@@ -103,14 +115,14 @@ pub fn schedule_of(name: &str) -> Option<Schedule> {
 
 impl State {
     /// The decoded kernel.
-    fn program(&mut self, desc: &'static KernelDesc) -> Result<Arc<Program>, ExecError> {
+    fn program(&mut self, desc: &'static KernelDesc, given: (u8, u8)) -> Result<Arc<Program>, ExecError> {
         let key = (desc.hash, desc.entry);
         if let Some(program) = self.programs.get(&key) {
             return Ok(Arc::clone(program));
         }
         let entry = desc.entry;
-        if !desc.arch.runs_on(CAPABILITY.0, CAPABILITY.1) {
-            let error = LaunchError::WrongDevice { entry, given: CAPABILITY, needed: desc.arch };
+        if !desc.arch.runs_on(given.0, given.1) {
+            let error = LaunchError::WrongDevice { entry, given, needed: desc.arch };
             return Err(ExecError::Unsupported(error.to_string()));
         }
         let hash = content_hash(desc.ptx);
@@ -128,7 +140,7 @@ impl State {
 
 impl Executor for SimExecutor {
     fn describe(&self) -> String {
-        let (major, minor) = CAPABILITY;
+        let (major, minor) = self.capability;
         format!(
             "simulator of PTX text, compute capability {major}.{minor}, schedule {}, CTAs {}, seed {}",
             schedule_name(self.options.schedule),
@@ -138,7 +150,7 @@ impl Executor for SimExecutor {
     }
 
     fn compute_capability(&self) -> (u8, u8) {
-        CAPABILITY
+        self.capability
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -171,7 +183,7 @@ impl Executor for SimExecutor {
         }
         let desc = launch.desc;
         let mut state = self.state();
-        let program = state.program(desc)?;
+        let program = state.program(desc, self.capability)?;
         let mut params = launch.params.clone();
         for map in &launch.maps {
             let at = map.offset as usize;

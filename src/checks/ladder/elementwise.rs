@@ -3,7 +3,7 @@
 use super::problem::{Expected, Failure, Problem, Rung, output};
 use crate::checks::Device;
 use kda_core::{Elem, KernelDesc};
-use kda_kernels::ladder::{add, ring_sum, tile_copy};
+use kda_kernels::ladder::{add, cluster_sum, ring_sum, tile_copy};
 use kda_ref::rng::Rng;
 use kda_runtime::DeviceBuffer;
 
@@ -81,4 +81,61 @@ fn ring_sum_problem<'d>(
         }
     });
     Ok(Problem { launch, buffers, bytes: 4 * m * n + 4 * m, operations: 0, expected })
+}
+
+/// Sums of rows, a row a cluster.
+pub const CLUSTER_SUM: Rung = Rung {
+    name: "cluster_sum",
+    descs: cluster_sum::DESCS,
+    sizes: &[[1, 32, 1], [3, 1024, 1], [2, 16416, 1]],
+    large: [264, 1 << 20, 1],
+    bitwise: true,
+    problem: cluster_sum_problem,
+};
+
+fn cluster_sum_problem<'d>(
+    device: Device<'d>,
+    desc: &'static KernelDesc,
+    [rows, n, _]: [u64; 3],
+    seed: u64,
+) -> Result<Problem<'d>, Failure> {
+    let x = Rng::new(seed).normals_f32((rows * n) as usize, 1.0);
+    let buffers = vec![DeviceBuffer::of(device.executor, "x", &x, device.guarding)?, output(device, "y", rows)?];
+    let args = cluster_sum::ClusterSumArgs {
+        x: buffers[0].dense(Elem::F32, &[rows, n])?,
+        y: buffers[1].dense(Elem::F32, &[rows])?,
+    };
+    let variant = cluster_sum::ClusterSumVariant::ALL.into_iter().find(|v| v.desc().entry == desc.entry);
+    let variant = variant.ok_or("no variant of cluster_sum")?;
+    let launch = args.prepare(variant, false)?;
+    let ctas = variant.ctas() as usize;
+    let expected = Box::new(move || {
+        let rows = || x.chunks_exact(n as usize);
+        let total = |row: &[f32]| {
+            let parts = row.chunks_exact(row.len() / ctas).map(sum_of_cta);
+            f64::from(parts.fold(0.0f32, |total, part| total + part))
+        };
+        Expected {
+            exact: rows().map(|row| row.iter().map(|x| f64::from(*x)).sum()).collect(),
+            emulated: rows().map(total).collect(),
+        }
+    });
+    Ok(Problem { launch, buffers, bytes: 4 * rows * n + 4 * rows, operations: 0, expected })
+}
+
+/// What a CTA of 256 threads adds up: four neighbours a thread, lanes in a butterfly, warps in order.
+fn sum_of_cta(part: &[f32]) -> f32 {
+    const THREADS: usize = 256;
+    let mut sums = [0.0f32; THREADS];
+    for (i, four) in part.chunks_exact(4).enumerate() {
+        sums[i % THREADS] += (four[0] + four[1]) + (four[2] + four[3]);
+    }
+    let warp = |lanes: &[f32]| {
+        let mut lanes = lanes.to_vec();
+        for step in [16, 8, 4, 2, 1] {
+            lanes = (0..32).map(|lane| lanes[lane] + lanes[lane ^ step]).collect();
+        }
+        lanes[0]
+    };
+    sums.chunks_exact(32).map(warp).fold(0.0, |sum, part| sum + part)
 }

@@ -17,12 +17,27 @@ use kda_runtime::Backend;
 use kda_runtime::executor::sim::{CTA_ORDERS, Options, Schedule, SimExecutor, schedule_name};
 
 /// The rungs, from the bottom.
-pub const RUNGS: [Rung; 5] =
-    [elementwise::ADD, elementwise::TILE_COPY, elementwise::RING_SUM, products::PRODUCT, products::CHAINED_PRODUCT];
+pub const RUNGS: [Rung; 7] = [
+    elementwise::ADD,
+    elementwise::TILE_COPY,
+    elementwise::RING_SUM,
+    products::PRODUCT,
+    products::CHAINED_PRODUCT,
+    elementwise::CLUSTER_SUM,
+    products::BLACKWELL_PRODUCT,
+];
 
 /// One operator a rung.
 pub fn operators() -> Vec<Operator> {
-    vec![operator::<0>(), operator::<1>(), operator::<2>(), operator::<3>(), operator::<4>()]
+    vec![
+        operator::<0>(),
+        operator::<1>(),
+        operator::<2>(),
+        operator::<3>(),
+        operator::<4>(),
+        operator::<5>(),
+        operator::<6>(),
+    ]
 }
 
 fn operator<const RUNG: usize>() -> Operator {
@@ -31,19 +46,22 @@ fn operator<const RUNG: usize>() -> Operator {
 
 fn run<const RUNG: usize>(request: &Request, sink: Sink) -> Result<(), String> {
     let rung = &RUNGS[RUNG];
-    let device = Device::of(request.device);
-    let simulated = request.device.backend == Backend::Sim;
+    let (major, minor) = request.device.executor.compute_capability();
     let count = (rung.sizes.len() * rung.descs().count()) as f64;
     for (done, (desc, size)) in rung.descs().flat_map(|desc| rung.sizes.iter().map(move |s| (desc, *s))).enumerate() {
         let share = (done + 1) as f64 / count;
         let failed = |cause: problem::Failure| format!("{} {size:?}: {cause}", desc.entry);
+        let executor = SimExecutor::for_kernel(Options::default(), desc);
+        let simulator = Device::simulator(&executor);
+        // What the device cannot run, the simulator does.
+        let runs = desc.arch.runs_on(major, minor);
+        let device = if runs { Device::of(request.device) } else { simulator };
         let values = rung.values(device, desc, size, request.seed).map_err(failed)?;
         let expected = rung.expected(device, desc, size, request.seed).map_err(failed)?;
         sink(judge(rung, desc, size, &values, &expected), share);
-        if !simulated {
-            let executor = SimExecutor::new(Options::default());
-            let simulator = rung.values(Device::simulator(&executor), desc, size, request.seed).map_err(failed)?;
-            sink(against_simulator(rung, desc, size, &values, &simulator, &expected), share);
+        if runs && request.device.backend == Backend::Cuda {
+            let simulated = rung.values(simulator, desc, size, request.seed).map_err(failed)?;
+            sink(against_simulator(rung, desc, size, &values, &simulated, &expected), share);
         } else if request.extent == Extent::Full || done == 0 {
             sink(schedules(rung, desc, size, request.seed, &values).map_err(failed)?, share);
         }
@@ -117,7 +135,10 @@ fn schedules(
 ) -> Result<Measured, problem::Failure> {
     let mut wrong = 0.0;
     for (schedule, cta_order) in Schedule::ALL.into_iter().flat_map(|s| CTA_ORDERS.map(|order| (s, order))) {
-        let executor = SimExecutor::new(Options { schedule, cta_order, seed, resident_ctas: 3, ..Options::default() });
+        let executor = SimExecutor::for_kernel(
+            Options { schedule, cta_order, seed, resident_ctas: 3, ..Options::default() },
+            desc,
+        );
         let values = rung
             .values(Device::simulator(&executor), desc, size, seed)
             .map_err(|cause| format!("schedule {}: {cause}", schedule_name(schedule)))?;

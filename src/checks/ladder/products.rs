@@ -1,9 +1,10 @@
 //! The rungs with products on tensor cores.
 
-use super::problem::{Expected, Problem, Rung, output, wide};
+use super::problem::{Expected, Failure, Problem, Rung, output, wide};
+use crate::checks::Device;
 use half::bf16;
-use kda_core::Elem;
-use kda_kernels::ladder::{chained_product, product};
+use kda_core::{Elem, PreparedLaunch};
+use kda_kernels::ladder::{blackwell_product, chained_product, product};
 use kda_ref::rng::Rng;
 use kda_ref::round::to_bf16;
 use kda_runtime::DeviceBuffer;
@@ -17,22 +18,33 @@ pub const PRODUCT: Rung = Rung {
     large: [8192, 8192, 8192],
     bitwise: false,
     problem: |device, _, [m, n, k], seed| {
-        let mut rng = Rng::new(seed);
-        let (a, b) = (rng.normals_bf16((m * k) as usize, 1.0), rng.normals_bf16((n * k) as usize, 1.0));
-        let of = |name, values: &[bf16]| DeviceBuffer::of(device.executor, name, values, device.guarding);
-        let buffers = vec![of("a", &a)?, of("b", &b)?, output(device, "c", m * n)?];
+        let Operands { a, b, buffers } = operands(device, [m, n, k], seed)?;
         let args = product::ProductArgs {
             a: buffers[0].dense(Elem::BF16, &[m, k])?,
             b: buffers[1].dense(Elem::BF16, &[n, k])?,
             c: buffers[2].dense(Elem::F32, &[m, n])?,
         };
         let launch = args.prepare(product::ProductVariant::ALL[0], false)?;
-        let expected = Box::new(move || {
-            let (a, b) = (wide(&a), wide(&b));
-            Expected { exact: times(&a, &b, k as usize), emulated: times_f32(&a, &b, k as usize) }
-        });
-        let (bytes, operations) = (2 * (m + n) * k + 4 * m * n, 2 * m * n * k);
-        Ok(Problem { launch, buffers, bytes, operations, expected })
+        Ok(product_of(launch, buffers, a, b, [m, n, k]))
+    },
+};
+
+/// `C = A · Bᵀ` on Blackwell.
+pub const BLACKWELL_PRODUCT: Rung = Rung {
+    name: "blackwell_product",
+    descs: blackwell_product::DESCS,
+    sizes: &[[128, 128, 64], [256, 128, 256], [128, 256, 576]],
+    large: [8192, 8192, 8192],
+    bitwise: false,
+    problem: |device, _, [m, n, k], seed| {
+        let Operands { a, b, buffers } = operands(device, [m, n, k], seed)?;
+        let args = blackwell_product::BlackwellProductArgs {
+            a: buffers[0].dense(Elem::BF16, &[m, k])?,
+            b: buffers[1].dense(Elem::BF16, &[n, k])?,
+            c: buffers[2].dense(Elem::F32, &[m, n])?,
+        };
+        let launch = args.prepare(blackwell_product::BlackwellProductVariant::ALL[0], false)?;
+        Ok(product_of(launch, buffers, a, b, [m, n, k]))
     },
 };
 
@@ -68,6 +80,35 @@ pub const CHAINED_PRODUCT: Rung = Rung {
         Ok(Problem { launch, buffers, bytes, operations, expected })
     },
 };
+
+/// Random operands of C = A · Bᵀ, and the three buffers.
+struct Operands<'d> {
+    a: Vec<bf16>,
+    b: Vec<bf16>,
+    buffers: Vec<DeviceBuffer<'d>>,
+}
+
+fn operands<'d>(device: Device<'d>, [m, n, k]: [u64; 3], seed: u64) -> Result<Operands<'d>, Failure> {
+    let mut rng = Rng::new(seed);
+    let (a, b) = (rng.normals_bf16((m * k) as usize, 1.0), rng.normals_bf16((n * k) as usize, 1.0));
+    let of = |name, values: &[bf16]| DeviceBuffer::of(device.executor, name, values, device.guarding);
+    let buffers = vec![of("a", &a)?, of("b", &b)?, output(device, "c", m * n)?];
+    Ok(Operands { a, b, buffers })
+}
+
+fn product_of<'d>(
+    launch: PreparedLaunch,
+    buffers: Vec<DeviceBuffer<'d>>,
+    a: Vec<bf16>,
+    b: Vec<bf16>,
+    [m, n, k]: [u64; 3],
+) -> Problem<'d> {
+    let expected = Box::new(move || {
+        let (a, b) = (wide(&a), wide(&b));
+        Expected { exact: times(&a, &b, k as usize), emulated: times_f32(&a, &b, k as usize) }
+    });
+    Problem { launch, buffers, bytes: 2 * (m + n) * k + 4 * m * n, operations: 2 * m * n * k, expected }
+}
 
 /// A · Bᵀ in float64.
 fn times(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
