@@ -119,6 +119,8 @@ pub enum Sync {
         id: u32,
         /// Threads.
         threads: u32,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// The lanes of the warp meet.
     Warp,
@@ -126,7 +128,7 @@ pub enum Sync {
     Take {
         /// Index of the ring.
         ring: usize,
-        /// 0 for the producing side, 1 for the consuming side.
+        /// Number of the side in the order of flow: 0 produces, the last one consumes.
         side: usize,
         /// Number of its place in the source.
         span: usize,
@@ -135,8 +137,10 @@ pub enum Sync {
     Give {
         /// Index of the ring.
         ring: usize,
-        /// Side.
+        /// Number of the side.
         side: usize,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
@@ -192,11 +196,13 @@ pub enum Trips {
     },
 }
 
-/// Which of the two barriers of a stage.
+/// Which of the barriers of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierRole {
     /// Completes when the stage is filled.
     Full,
+    /// Completes when the middle side of this number, from 1, has done its part.
+    Middle(usize),
     /// Completes when the stage may be filled again.
     Empty,
 }

@@ -128,7 +128,7 @@ impl Specialiser<'_> {
                 nc: NonCoherent(false),
                 l1: view.hint.no_allocate.then_some(L1Priority::NoAllocate),
                 hint: CacheHint(view.hint.policy.is_some()),
-                prefetch: None,
+                prefetch: view.hint.prefetch,
                 vector,
                 ty: memory_bits(unit),
                 dst: DstList(regs.iter().copied().map(Some).collect()),

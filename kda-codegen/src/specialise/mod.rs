@@ -89,6 +89,8 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
 struct Buffer {
     desc: SharedBuffer,
     used: bool,
+    /// Products read it.
+    multiplied: bool,
     declared: (Span, Span),
 }
 
@@ -151,11 +153,13 @@ struct Specialiser<'a> {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// That thread has issued bulk stores from stages whose writes it has not waited for.
+    writing: bool,
     /// Products in flight, and accumulators so far.
     flight: wgmma::Flight,
     accumulators: usize,
     /// Places of protocol events.
-    spans: Vec<Span>,
+    spans: Vec<(Span, Span)>,
     calls: Vec<String>,
 }
 
@@ -197,6 +201,7 @@ impl<'a> Specialiser<'a> {
             staging: None,
             fresh_barriers: None,
             elected: false,
+            writing: false,
             flight: wgmma::Flight::default(),
             accumulators: 0,
             spans: Vec::new(),
@@ -207,6 +212,7 @@ impl<'a> Specialiser<'a> {
     fn kernel_body(&mut self) -> Result<()> {
         let body = &self.kernel.body;
         let value = self.block(body)?;
+        self.finish_writes(Site::Tokens(&self.kernel.name))?;
         if value != Value::Unit {
             let message = format!("a kernel gives nothing; its body gives {}", value.describe());
             return Err(match body.stmts.last() {
@@ -234,7 +240,9 @@ impl<'a> Specialiser<'a> {
         pipeline::fill_counts(&mut region, &self.rings);
         self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
-        crate::kir::fences::derive(&mut region, &generic);
+        let products = self.buffers.iter().enumerate().filter(|(_, b)| b.multiplied).map(|(index, _)| index).collect();
+        let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
+        crate::kir::fences::derive(&mut region, &generic, products, &handed_over);
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
         for (param, state) in params.iter_mut().zip(&self.params) {
@@ -273,11 +281,8 @@ impl<'a> Specialiser<'a> {
     /// Checks rings and barriers over the whole kernel.
     fn check_protocol(&self, region: &crate::kir::Region) -> Result<crate::check::protocol::Verdict> {
         use crate::check::protocol::{BarrierModel, Model, RingModel, check};
-        let ring = |r: &pipeline::Ring| RingModel {
-            name: r.name.clone(),
-            stages: r.stages.into(),
-            whole_cta: r.sides[0].is_empty(),
-        };
+        let ring =
+            |r: &pipeline::Ring| RingModel { name: r.name.clone(), stages: r.stages.into(), sides: r.sides.clone() };
         let barrier = |(b, between): &(Barrier, Vec<usize>)| BarrierModel {
             name: b.name.clone(),
             id: b.id,

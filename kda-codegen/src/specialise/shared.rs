@@ -35,7 +35,7 @@ impl Specialiser<'_> {
         let axes = strides(&shape);
         let desc = SharedBuffer { name, offset: 0, bytes, align: ALIGN, elem, shape };
         let buffer = self.place_buffer(desc, site);
-        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes })))
+        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes, slot: None })))
     }
 
     /// Gives a buffer its place in shared memory.
@@ -46,7 +46,7 @@ impl Specialiser<'_> {
         if keep {
             self.shared_end = desc.offset + desc.bytes;
         }
-        self.buffers.push(Buffer { desc, used: false, declared: site.ends() });
+        self.buffers.push(Buffer { desc, used: false, multiplied: false, declared: site.ends() });
         self.buffers.len() - 1
     }
 
@@ -212,6 +212,7 @@ impl Specialiser<'_> {
         site: Site<'_>,
     ) -> Result<Value> {
         self.check_shared(view, lanes, site)?;
+        self.note_read(view.slot, site)?;
         let elem = view.elem;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,
@@ -278,6 +279,7 @@ impl Specialiser<'_> {
             operands.push(self.operand(item, view.elem, site)?);
         }
         let address = self.shared_address(view);
+        self.note_write(view.slot, view.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.guarded(
             guard,
@@ -304,7 +306,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(453, site, "only a whole buffer can be seen as another type"));
         }
         let count = u64::from(self.buffers[view.buffer].desc.bytes / elem.bytes());
-        Ok(SharedView { buffer: view.buffer, elem, runtime: None, offset: 0, axes: vec![(Some(count), 1)] })
+        Ok(SharedView { elem, axes: vec![(Some(count), 1)], ..view.clone() })
     }
 }
 

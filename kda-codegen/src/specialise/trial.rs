@@ -19,11 +19,12 @@ pub(super) struct Mark {
     waited: bool,
     returned: bool,
     nesting: (usize, usize),
-    rings: usize,
+    rings: Vec<super::pipeline::Ring>,
     holdings: Vec<super::pipeline::Holding>,
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
+    writing: bool,
     flight: super::wgmma::Flight,
 }
 
@@ -59,11 +60,12 @@ impl Specialiser<'_> {
             waited: self.waited,
             returned: self.returned,
             nesting: self.nesting(),
-            rings: self.rings.len(),
+            rings: self.rings.clone(),
             holdings: self.holdings.clone(),
             spans: self.spans.len(),
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
+            writing: self.writing,
             flight: self.flight.clone(),
         }
     }
@@ -82,10 +84,11 @@ impl Specialiser<'_> {
         self.roles = mark.roles.clone();
         (self.waited, self.returned) = (mark.waited, mark.returned);
         self.unwind_nesting(mark.nesting);
-        self.rings.truncate(mark.rings);
+        self.rings.clone_from(&mark.rings);
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
+        self.writing = mark.writing;
         self.flight.clone_from(&mark.flight);
         self.naming = None;
     }

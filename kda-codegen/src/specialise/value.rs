@@ -66,6 +66,8 @@ pub struct Hint {
     pub no_allocate: bool,
     /// L2 policy, a 64-bit register.
     pub policy: Option<Reg>,
+    /// How much a load brings into L2.
+    pub prefetch: Option<kda_ptx::modifier::L2Prefetch>,
 }
 
 /// An axis of a view that is still open.
@@ -136,6 +138,8 @@ pub struct SharedView {
     pub offset: u64,
     /// Open axes: size, where known while compiling, and stride in elements.
     pub axes: Vec<(Option<u64>, u64)>,
+    /// The pipeline's slot that it belongs to.
+    pub slot: Option<u32>,
 }
 
 /// The register class of a type.

@@ -8,5 +8,6 @@ mod control;
 mod copies;
 mod harness;
 mod memory;
+mod pipelines;
 mod programs;
 mod types;

@@ -1,7 +1,6 @@
 //! The declaration of a ring: its sides, buffers and mbarriers.
 
 use super::Ring;
-use super::state::state_name;
 use crate::compiled::SharedBuffer;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{MbarrierRole, Node, Sync, Uniform, when};
@@ -32,21 +31,14 @@ impl Specialiser<'_> {
         };
         let mut sides = Vec::new();
         for arg in args {
-            let role = match arg {
-                syn::GenericArgument::Type(syn::Type::Path(path)) => path.path.get_ident(),
-                _ => None,
-            };
-            match role.and_then(|role| self.resolved.roles.iter().position(|r| *role == r.name)) {
-                Some(role) => sides.push(vec![role]),
-                None => return Err(Diagnostic::new(351, Site::Tokens(arg), "a side of a pipeline is a role")),
-            }
+            sides.push(self.side_roles(arg)?);
         }
-        let sides = match sides.as_slice() {
-            [from, to] => [from.clone(), to.clone()],
+        if whole {
             // All threads of the CTA are both sides.
-            [] if whole => [Vec::new(), Vec::new()],
-            _ => return Err(form("a pipeline has two sides")),
-        };
+            sides = vec![Vec::new(), Vec::new()];
+        } else if sides.len() < 2 {
+            return Err(form("a pipeline has two sides"));
+        }
         if self.control() > Uniform::Cta || self.frames.len() > 1 || self.roles.is_some() {
             return Err(form("a pipeline is declared in the kernel, ahead of the roles"));
         }
@@ -55,14 +47,17 @@ impl Specialiser<'_> {
             let syn::Member::Named(member) = &field.member else { return Err(form("a buffer has a name")) };
             self.naming = Some(format!("{name}.{member}"));
             self.staging = None;
-            let value = self.expr(&field.expr)?;
-            let Value::Tile(view) = value else {
-                return Err(Diagnostic::new(
-                    652,
-                    Site::Expr(&field.expr),
-                    "a buffer of a pipeline is a swizzled tile with stages",
-                ));
+            let view = self.expr(&field.expr)?;
+            let fresh = match &view {
+                Value::Tile(_) => true,
+                Value::Shared(view) => view.runtime.is_none() && view.offset == 0,
+                _ => false,
             };
+            if !fresh {
+                let message = "a buffer of a pipeline is declared in it";
+                return Err(Diagnostic::new(652, Site::Expr(&field.expr), message)
+                    .help("write `smem::<f32, Shape<128>, _, STAGES>()`, or a swizzle in place of `_`"));
+            }
             let depth = self.staging.take().unwrap_or(1);
             if *stages.get_or_insert(depth) != depth {
                 return Err(Diagnostic::new(
@@ -71,28 +66,63 @@ impl Specialiser<'_> {
                     "the buffers of a pipeline have different numbers of stages",
                 ));
             }
-            buffers.push((member.to_string(), *view));
+            buffers.push((member.to_string(), view));
         }
         let Some(stages) = stages else { return Err(form("a pipeline has at least one buffer")) };
         let desc = SharedBuffer {
             name: format!("{name}.barriers"),
             offset: 0,
-            bytes: 16 * stages,
+            bytes: 8 * stages * sides.len() as u32,
             align: 16,
             elem: Elem::U64,
-            shape: vec![2, stages],
+            shape: vec![sides.len() as u32, stages],
         };
         let barriers = self.place_buffer(desc, site);
         self.buffers[barriers].used = true;
         let index = self.rings.len();
-        self.rings.push(Ring { name: name.clone(), sides, stages, buffers, barriers, counts: [None, None] });
+        self.rings.push(Ring {
+            name: name.clone(),
+            ways: vec![Default::default(); sides.len()],
+            sides,
+            stages,
+            buffers,
+            barriers,
+            written: Default::default(),
+            rewritten: Default::default(),
+            copied: Default::default(),
+            stored: Default::default(),
+            storers: Default::default(),
+        });
         self.initialise(index, site);
-        for side in 0..2 {
-            for part in ["stage", "phase"] {
-                self.frame().scopes.declare(state_name(index, side, part), Value::u32(0), true);
+        self.declare_states(index);
+        Ok(Value::Ring(index))
+    }
+
+    /// The roles of a side: one, or a tuple of them.
+    fn side_roles(&self, arg: &syn::GenericArgument) -> Result<Vec<usize>> {
+        let types: Vec<&syn::Type> = match arg {
+            syn::GenericArgument::Type(syn::Type::Tuple(tuple)) => tuple.elems.iter().collect(),
+            syn::GenericArgument::Type(one) => vec![one],
+            _ => Vec::new(),
+        };
+        let mut roles = Vec::new();
+        for ty in &types {
+            let name = match ty {
+                syn::Type::Path(path) => path.path.get_ident(),
+                _ => None,
+            };
+            match name.and_then(|name| self.resolved.roles.iter().position(|r| *name == r.name)) {
+                Some(role) if roles.contains(&role) => {
+                    return Err(Diagnostic::new(652, Site::Tokens(*ty), "the role is given twice"));
+                }
+                Some(role) => roles.push(role),
+                None => return Err(Diagnostic::new(351, Site::Tokens(*ty), "a side of a pipeline is a role")),
             }
         }
-        Ok(Value::Ring(index))
+        if roles.is_empty() {
+            return Err(Diagnostic::new(351, Site::Tokens(arg), "a side of a pipeline is a role"));
+        }
+        Ok(roles)
     }
 
     /// Initialises the mbarriers in one thread; the counts are filled in when the roles have been compiled.
@@ -105,7 +135,8 @@ impl Specialiser<'_> {
                 .into()
         });
         let stages = self.rings[ring].stages;
-        for role in [MbarrierRole::Full, MbarrierRole::Empty] {
+        for side in 0..self.rings[ring].sides.len() {
+            let role = self.barrier_of(ring, side);
             for stage in 0..stages {
                 let address = self.barrier_address(ring, role, &Value::u32(stage));
                 let inst = MbarrierInit { space: Some(Space::SharedCta), ty: Type::B64, address, count: Src::Imm(0) };
@@ -134,8 +165,14 @@ pub(in crate::specialise) fn fill_counts(region: &mut crate::kir::Region, rings:
             Node::Sync {
                 sync: Sync::MbarrierInit { ring, role, inst: kda_ptx::Inst::MbarrierInit(init), .. }, ..
             } => {
-                let side = if *role == MbarrierRole::Full { 0 } else { 1 };
-                init.count = Src::Imm(rings[*ring].counts[side].unwrap_or(1).into());
+                let ring = &rings[*ring];
+                let side = match role {
+                    MbarrierRole::Full => 0,
+                    MbarrierRole::Middle(side) => *side,
+                    MbarrierRole::Empty => ring.last(),
+                };
+                let count: u32 = ring.ways[side].values().filter_map(|way| way.arrivals).sum();
+                init.count = Src::Imm(count.max(1).into());
             }
             Node::If { then, other, .. } => {
                 fill_counts(then, rings);

@@ -26,6 +26,15 @@ impl Specialiser<'_> {
         if self.elected || self.control() > Uniform::Warp {
             return Err(Diagnostic::new(350, site, "`#[elect_one]` where lanes may already differ"));
         }
+        self.elect(site, |this| {
+            let value = body(this)?;
+            this.finish_elected_stores(site);
+            Ok(value)
+        })
+    }
+
+    /// Runs `body` in one thread: always the same one of a role.
+    pub(super) fn elect(&mut self, site: Site<'_>, body: impl FnOnce(&mut Self) -> Result<Value>) -> Result<Value> {
         let first = match self.roles.as_deref() {
             None => 0,
             Some([role]) => self.resolved.roles[*role].first_warp,
@@ -37,6 +46,7 @@ impl Specialiser<'_> {
         };
         let elect = |this: &mut Self| {
             let reg = this.builder.fresh(Class::Pred);
+            this.place(site);
             this.builder.inst(Elect { dst: DstAndPred { dst: None, pred: Some(reg) }, members: Src::Imm(-1) });
             let elected = Scalar::new(Elem::Bool, reg, Uniform::Thread);
             this.elected = true;

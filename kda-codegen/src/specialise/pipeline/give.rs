@@ -1,115 +1,114 @@
 //! Giving a stage: `commit` and `release`.
 
-use super::{SIDES, Slot};
+use super::Slot;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{MbarrierRole, Sync, Uniform, when};
+use crate::kir::{Sync, Uniform, when};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
+use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{DstAndPred, Sink, Src};
+use kda_ptx::operand::{Address, DstAndPred, Sink, Src};
 use kda_ptx::table::*;
 
 impl Specialiser<'_> {
     /// `slot.commit()`, `slot.release()`
-    pub(in crate::specialise) fn give_stage(&mut self, slot: &Slot, side: usize, site: Site<'_>) -> Result<Value> {
-        let operation = if side == 0 { "commit" } else { "release" };
-        if slot.side != side {
-            let right = if slot.side == 0 { "commit" } else { "release" };
-            return Err(Diagnostic::new(
-                653,
-                site,
-                format!("`{operation}` of a stage of the {} side", SIDES[slot.side]),
-            )
-            .help(format!("write `{right}()`")));
+    pub(in crate::specialise) fn give_stage(&mut self, slot: &Slot, operation: &str, site: Site<'_>) -> Result<Value> {
+        let (ring, side) = (slot.ring, slot.side);
+        let last = self.rings[ring].last();
+        let right = if side == last { "release" } else { "commit" };
+        if operation != right {
+            let message = format!("`{operation}` of a stage of the {} side", self.rings[ring].side_name(side));
+            return Err(Diagnostic::new(653, site, message).help(format!("write `{right}()`")));
         }
-        self.take_side(slot.ring, side, operation, site)?;
-        if self.holdings[slot.id as usize].done {
-            return Err(self.gone(slot, site));
+        self.check_side(ring, side, operation, site)?;
+        self.check_held(slot.id, site)?;
+        if side == last {
+            self.check_products(slot, site)?;
+        }
+        let holding = self.holdings[slot.id as usize].clone();
+        if holding.elected != self.elected {
+            let (taker, giver) =
+                if self.elected { ("the whole role", "one thread") } else { ("one thread", "the whole role") };
+            let message = format!("this stage was taken by {taker}, and {giver} gives it");
+            return Err(Diagnostic::new(656, site, message)
+                .note(holding.taken.0, "it was taken here")
+                .help(format!("take it and `{operation}` it in the same `#[elect_one]`, or both outside")));
+        }
+        if !self.elected && self.control() > Uniform::Warp {
+            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
         }
         self.holdings[slot.id as usize].done = true;
-        let bytes = self.holdings[slot.id as usize].bytes;
-        let warps: u32 = match self.rings[slot.ring].sides[side].as_slice() {
-            [] => self.resolved.block / 32,
-            roles => roles.iter().map(|r| self.resolved.roles[*r].warps).sum(),
+        self.count_arrivals(slot, holding.copied, site)?;
+        self.finish_stores(slot.id, site);
+        let address = self.barrier_address(ring, self.barrier_of(ring, side), &slot.stage);
+        let bytes = match &holding.bytes {
+            Some(bytes) => Some(self.operand(bytes, Elem::U32, site)?),
+            None => None,
         };
-        let (role, count) = match (side, bytes > 0 || self.elected) {
-            (0, true) => (MbarrierRole::Full, 1),
-            (0, false) => (MbarrierRole::Full, warps),
-            _ => (MbarrierRole::Empty, warps),
-        };
-        if side == 1 {
-            self.check_products(slot, site)?;
-            if self.elected {
-                return Err(Diagnostic::new(
-                    656,
-                    site,
-                    "`release` in one thread; every warp of the role releases a stage",
-                ));
-            }
-        }
-        let known = &mut self.rings[slot.ring].counts[side];
-        if known.is_some_and(|known| known != count) {
-            return Err(Diagnostic::new(
-                656,
-                site,
-                "this stage is committed by one thread here and by the whole role elsewhere",
-            ));
-        }
-        *known = Some(count);
-        let address = self.barrier_address(slot.ring, role, &slot.stage);
         self.place(site);
-        self.builder.sync(Sync::Give { ring: slot.ring, side });
-        let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
+        let span = self.note_span(site);
+        self.builder.sync(Sync::Give { ring, side, span });
+        if holding.copied {
+            // One more arrival of each thread, when its copies are done.
+            self.builder.inst(CpAsyncArrive { address: address.clone() });
+        }
         if self.elected {
-            if bytes > 0 {
-                self.builder.inst(MbarrierArriveExpectTx {
-                    order,
-                    scope,
-                    space,
-                    ty,
-                    state: Sink,
-                    address,
-                    bytes: Src::Imm(bytes as i64),
-                });
-            } else {
-                self.builder.inst(MbarrierArrive { order, scope, space, ty, state: Sink, address, count: None });
-            }
+            self.arrive(address, bytes, None);
         } else {
-            if self.control() > Uniform::Warp {
-                return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-            }
             // The lanes of the warp have done their part before one of them arrives for all.
             self.builder.sync(Sync::Warp);
-            let lane = self.special(kda_ptx::operand::Special::LaneId, Uniform::Thread);
-            let leader = self.builder.pure(Class::Pred, |dst| {
-                let dst = DstAndPred { dst: Some(dst), pred: None };
-                Setp {
-                    compare: Compare::Eq,
-                    ftz: Default::default(),
-                    ty: Type::U32,
-                    dst,
-                    a: lane.src(),
-                    b: Src::Imm(0),
-                }
-                .into()
-            });
-            let arrive = MbarrierArrive { order, scope, space, ty, state: Sink, address, count: None };
-            self.builder.guarded(Some(when(leader)), arrive);
+            let leader = self.first_lane();
+            self.arrive(address, None, Some(leader));
         }
-        self.advance_state(slot.ring, side, site)?;
+        self.advance_state(ring, side, site)?;
         Ok(Value::Unit)
     }
 
-    /// Every stage that was taken since `from` has been given back.
-    pub(in crate::specialise) fn check_holdings(&self, from: usize) -> Result<()> {
-        for holding in &self.holdings[from..] {
-            if let (false, Some(taken)) = (holding.done, holding.taken) {
-                return Err(Diagnostic::new(654, taken, "this stage is neither committed nor released")
-                    .help("the producing side ends with `slot.commit();`, the consuming side with `slot.release();`"));
+    /// Arrivals a phase of the roles that give here; the same at every place where they do.
+    fn count_arrivals(&mut self, slot: &Slot, copied: bool, site: Site<'_>) -> Result<()> {
+        for party in self.parties() {
+            let warps = self.resolved.roles.get(party).map_or(self.resolved.block / 32, |role| role.warps);
+            let arrivals = match (self.elected, copied) {
+                (true, _) => 1 + u32::from(copied),
+                (false, false) => warps,
+                (false, true) => 33 * warps,
+            };
+            let Some(way) = self.rings[slot.ring].ways[slot.side].get_mut(&party) else { continue };
+            if way.arrivals.is_some_and(|known| known != arrivals) {
+                return Err(Diagnostic::new(
+                    656,
+                    site,
+                    "a stage is filled by asynchronous copies at one place, and without at another",
+                )
+                .help("copy at both places; `copy_async_if(false, …)` copies zeros"));
             }
+            way.arrivals = Some(arrivals);
         }
         Ok(())
+    }
+
+    /// Arrives, and announces the bytes of bulk copies.
+    fn arrive(&mut self, address: Address, bytes: Option<Src>, guard: Option<kda_ptx::operand::PredSrc>) {
+        let (order, scope, space, ty, state) = (None, None, Some(Space::SharedCta), Type::B64, Sink);
+        match bytes {
+            Some(bytes) => {
+                self.builder.guarded(guard, MbarrierArriveExpectTx { order, scope, space, ty, state, address, bytes });
+            }
+            None => {
+                self.builder.guarded(guard, MbarrierArrive { order, scope, space, ty, state, address, count: None });
+            }
+        }
+    }
+
+    /// True in lane 0.
+    fn first_lane(&mut self) -> kda_ptx::operand::PredSrc {
+        let lane = self.special(kda_ptx::operand::Special::LaneId, Uniform::Thread);
+        when(self.builder.pure(Class::Pred, |dst| {
+            let dst = DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare: Compare::Eq, ftz: Default::default(), ty: Type::U32, dst, a: lane.src(), b: Src::Imm(0) }
+                .into()
+        }))
     }
 }
