@@ -180,6 +180,8 @@ pub enum Branch {
     Roles(Vec<usize>),
     /// The code of one thread that acts for its role.
     Elected,
+    /// A further trip of the loop around it, if there is one: a copy of what stands ahead of the branch.
+    NextTrip,
 }
 
 /// How often a loop runs.
@@ -194,6 +196,8 @@ pub enum Trips {
         /// The range as the author wrote it.
         text: String,
     },
+    /// It runs the first trips of the loop behind it.
+    Part,
 }
 
 /// Which of the barriers of a stage.

@@ -110,6 +110,10 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(159, site, format!("`{name}` does not change"))
                 .help(format!("declare it `let mut {name}`")));
         }
+        if let Value::Slot(slot) = &self.frame().scopes.get(id).value {
+            let slot = slot.clone();
+            self.check_given(&slot, &value, site)?;
+        }
         let mut place = &mut self.frame().scopes.get_mut(id).value;
         for at in path.into_iter().rev() {
             let (Value::Array(items) | Value::Tuple(items)) = place else {
@@ -147,6 +151,11 @@ fn plain(op: &BinOp) -> BinOp {
 fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
     if let (Value::Acc(before), Value::Acc(after)) = (old, &new)
         && before.id == after.id
+    {
+        return Ok(new);
+    }
+    if let (Value::Slot(before), Value::Slot(after)) = (old, &new)
+        && (before.ring, before.side) == (after.ring, after.side)
     {
         return Ok(new);
     }

@@ -118,6 +118,11 @@ impl Specialiser<'_> {
         }
         let address = self.global_address(view);
         let vector = vector_width(count);
+        if let ([reg], None, ParamKind::Tensor { writes: false, .. }) =
+            (regs.as_slice(), guard, &self.resolved.params[view.param].kind)
+        {
+            self.builder.note_load(*reg, memory_bits(unit), address.clone());
+        }
         self.builder.guarded(
             guard,
             Ld {

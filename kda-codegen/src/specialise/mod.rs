@@ -133,6 +133,8 @@ struct Specialiser<'a> {
     affine: HashMap<Reg, Affine>,
     /// The same where it may have wrapped.
     modular: HashMap<Reg, (Reg, i64)>,
+    /// Counters of loops, with the texts of their ranges.
+    counters: HashMap<Reg, String>,
     /// Constants that a library's functions see, and the module's own (`None`).
     constants: HashMap<Option<String>, Scope<'static>>,
     budget: Budget,
@@ -189,6 +191,7 @@ impl<'a> Specialiser<'a> {
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
             modular: HashMap::new(),
+            counters: HashMap::new(),
             constants: HashMap::new(),
             budget: Budget::default(),
             files: Vec::new(),

@@ -3,6 +3,7 @@
 mod copies;
 mod middle;
 mod products;
+mod unrolled;
 
 use super::harness::{Random, Run, error_of};
 use kda_sim::{Options, Schedule};

@@ -115,7 +115,7 @@ impl<'p> Agent<'p> {
     }
 
     /// The next event, or the next loop of which `trips` does not know how often it runs; enters and leaves loops on the way.
-    pub fn next(&mut self, trips: &impl Fn(&Option<Trips>, usize) -> Option<u64>) -> Option<&'p Step> {
+    pub fn next(&mut self, trips: &impl Fn(&Option<Trips>, usize, &[Step]) -> Option<u64>) -> Option<&'p Step> {
         loop {
             let (steps, position, left) = self.stack.last_mut()?;
             let steps: &'p [Step] = steps;
@@ -131,7 +131,7 @@ impl<'p> Agent<'p> {
                     }
                 }
                 Some(step @ Step::Event(_)) => return Some(step),
-                Some(step @ Step::Loop { trips: count, body, span }) => match trips(count, *span) {
+                Some(step @ Step::Loop { trips: count, body, span }) => match trips(count, *span, body) {
                     None => return Some(step),
                     Some(0) => *position += 1,
                     Some(n) => self.stack.push((body, 0, n)),
@@ -158,7 +158,7 @@ pub fn run(
 ) -> Result<()> {
     let mut agents: Vec<Agent<'_>> = programs.iter().map(|steps| Agent::new(steps)).collect();
     let mut levels = Levels::new(model);
-    let count = |count: &Option<Trips>, span: usize| {
+    let count = |count: &Option<Trips>, span: usize, _: &[Step]| {
         Some(match count {
             Some(Trips::Known(n)) => (*n).min(MANY),
             _ => key(count, span).and_then(|key| trips.get(key.as_str()).copied()).unwrap_or(0),

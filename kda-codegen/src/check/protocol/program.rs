@@ -73,6 +73,8 @@ pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<St
             }
             // One thread acts for the role; the others meet it behind the branch.
             Node::If { branch: Branch::Elected, then, .. } => steps.extend(program(then, role, model)?),
+            // The same steps as those of the trip before it.
+            Node::If { branch: Branch::NextTrip, .. } | Node::Loop { trips: Some(Trips::Part), .. } => {}
             Node::If { branch: Branch::Plain, then, other, .. } => {
                 let (a, b) = (program(then, role, model)?, program(other, role, model)?);
                 if !same(&a, &b) {
@@ -146,7 +148,7 @@ pub fn text(trips: &Option<Trips>) -> String {
     match trips {
         Some(Trips::Expression { text, .. }) => format!("`{text}`"),
         Some(Trips::Known(n)) => format!("{n} trips"),
-        None => "a `while`".to_string(),
+        Some(Trips::Part) | None => "a `while`".to_string(),
     }
 }
 
@@ -155,6 +157,6 @@ pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
     match trips {
         Some(Trips::Known(_)) => None,
         Some(Trips::Expression { key, .. }) => Some(key.clone()),
-        None => Some(format!("loop at {span}")),
+        Some(Trips::Part) | None => Some(format!("loop at {span}")),
     }
 }

@@ -28,8 +28,9 @@ pub fn prove(programs: &[Vec<Step>], model: &Model<'_>) -> Result<(), String> {
 /// Runs these parts of roles to their ends.
 fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) -> Result<(), String> {
     let mut agents: Vec<(usize, Agent<'_>)> = parts.iter().map(|(role, steps)| (*role, Agent::new(steps))).collect();
-    let known = |trips: &Option<Trips>, _: usize| match trips {
-        Some(Trips::Known(n)) if *n <= MANY => Some(*n),
+    // A trip of a loop around others is told from the next one by those others: their trips may depend on its counter.
+    let known = |trips: &Option<Trips>, _: usize, body: &[Step]| match trips {
+        Some(Trips::Known(n)) if *n <= MANY && body.iter().all(|step| matches!(step, Step::Event(_))) => Some(*n),
         _ => None,
     };
     loop {

@@ -18,6 +18,7 @@
 //! | copies into a stage | `fill` |
 //! | bulk stores of stages, and the fences ahead of them | `stores` |
 //! | `#[elect_one]` | `election` |
+//! | `#[unroll(ring)]`, stages that go round a loop | `unroll` |
 //! | whether two values are the same | `text` |
 
 mod declare;
@@ -28,6 +29,7 @@ mod state;
 mod stores;
 mod take;
 mod text;
+mod unroll;
 
 use super::Specialiser;
 use super::site::Site;
@@ -176,6 +178,17 @@ impl Specialiser<'_> {
         let word = if holding.side == self.rings[holding.ring].last() { "released" } else { "committed" };
         Err(Diagnostic::new(654, site, format!("this stage has been {word}"))
             .note(holding.taken.0, "it was taken here"))
+    }
+
+    /// A variable that holds a stage gets another one: the first has been given.
+    pub(super) fn check_given(&self, slot: &Slot, value: &Value, site: Site<'_>) -> Result<()> {
+        let holding = &self.holdings[slot.id as usize];
+        match value {
+            Value::Slot(other) if other.id != slot.id && !holding.done => {
+                Err(Diagnostic::new(654, site, "this variable still holds a stage").note(holding.taken.0, "it was taken here"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Every stage that was taken since `from` has been given back.

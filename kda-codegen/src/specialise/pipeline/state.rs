@@ -75,6 +75,28 @@ impl Specialiser<'_> {
         }
     }
 
+    /// Locals that hold stages of these rings: of the roles that act here, and of slots in variables.
+    pub(super) fn stage_locals(&self, rings: &[usize]) -> Vec<usize> {
+        let scopes = &self.frames[0].scopes;
+        let mut locals = Vec::new();
+        for ring in rings {
+            for side in 0..self.rings[*ring].sides.len() {
+                for party in self.parties() {
+                    locals.extend(scopes.find(&state_name(*ring, side, party, "stage")));
+                }
+            }
+        }
+        for (local, value) in scopes.snapshot().iter().enumerate() {
+            if let Value::Slot(slot) = value
+                && rings.contains(&slot.ring)
+                && !self.holdings[slot.id as usize].done
+            {
+                locals.push(local);
+            }
+        }
+        locals
+    }
+
     /// The next stage; the phase turns when the ring wraps.
     pub(super) fn advance_state(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<()> {
         let stages = self.rings[ring].stages;

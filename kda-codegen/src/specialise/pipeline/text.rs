@@ -1,4 +1,7 @@
 //! Values as texts, to tell whether two are the same.
+//!
+//! A text is an expression over launch parameters, coordinates of the CTA, elements of tensors that nothing writes, and
+//! counters of loops. The counters of two loops over the same range are the same in the same trip.
 
 use crate::specialise::Specialiser;
 use crate::specialise::value::Value;
@@ -14,6 +17,9 @@ impl Specialiser<'_> {
     }
 
     pub(super) fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
+        if let Some(text) = self.counters.get(&reg) {
+            return text.clone();
+        }
         let Some(inst) = self.builder.definition(reg).filter(|_| depth < 32) else {
             return format!("{}{}", reg.class.prefix(), reg.index);
         };
