@@ -1,6 +1,6 @@
 //! Derives the proxy fences.
 //!
-//! - Ordinary stores to a shared buffer that a bulk copy reads are followed by `fence.proxy.async.shared::cta` in the
+//! - Ordinary stores to a shared buffer that a bulk copy or a product reads are followed by `fence.proxy.async.shared::cta` in the
 //!   writing threads, ahead of the barrier that hands the buffer over. One fence a hand-over, not one a store: the fence
 //!   costs a memory barrier.
 //! - A bulk copy into a tensor that the kernel also accesses with ordinary loads or stores is preceded by
@@ -14,11 +14,13 @@ use kda_ptx::table::FenceProxy;
 use std::collections::BTreeSet;
 
 /// Inserts the fences. `generic` tells of each parameter whether the kernel accesses it with ordinary loads, stores or
-/// atomics, anywhere.
-pub fn derive(region: &mut Region, generic: &[bool]) {
-    let mut sources = BTreeSet::new();
+/// atomics, anywhere; `products` are buffers that products read, `handed_over` those whose fence stands where they are
+/// received.
+pub fn derive(region: &mut Region, generic: &[bool], products: BTreeSet<usize>, handed_over: &BTreeSet<usize>) {
+    let mut sources = products;
     bulk_sources(region, &mut sources);
-    if !sources.is_empty() {
+    sources.retain(|buffer| !handed_over.contains(buffer));
+    if !sources.is_empty() || !handed_over.is_empty() {
         let mut dirty = false;
         Fences { sources, generic }.region(region, &mut dirty);
     }
@@ -48,7 +50,7 @@ fn fence(proxy: Proxy, guard: Option<PredSrc>, place: Place) -> Node {
 }
 
 struct Fences<'a> {
-    /// Buffers that bulk copies read.
+    /// Buffers that bulk copies and products read.
     sources: BTreeSet<usize>,
     generic: &'a [bool],
 }
@@ -65,7 +67,8 @@ impl Fences<'_> {
                     | Sync::Cluster { .. }
                     | Sync::NamedSync { .. }
                     | Sync::NamedArrive { .. }
-                    | Sync::Warp => {
+                    | Sync::Warp
+                    | Sync::Give { .. } => {
                         if std::mem::take(dirty) {
                             out.push(fence(Proxy::AsyncSharedCta, None, *place));
                         }
@@ -79,7 +82,7 @@ impl Fences<'_> {
                             out.push(fence(Proxy::AsyncGlobal, *guard, *place));
                         }
                     }
-                    Sync::Take { .. } | Sync::Give { .. } | Sync::MbarrierInit { .. } => {}
+                    Sync::Take { .. } | Sync::MbarrierInit { .. } => {}
                 },
                 Node::If { then, other, .. } => {
                     let (mut a, mut b) = (*dirty, *dirty);

@@ -128,6 +128,8 @@ pub enum Sync {
         id: u32,
         /// Threads.
         threads: u32,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// The lanes of the warp meet.
     Warp,
@@ -135,7 +137,7 @@ pub enum Sync {
     Take {
         /// Index of the ring.
         ring: usize,
-        /// 0 for the producing side, 1 for the consuming side.
+        /// Number of the side in the order of flow: 0 produces, the last one consumes.
         side: usize,
         /// Number of its place in the source.
         span: usize,
@@ -144,8 +146,10 @@ pub enum Sync {
     Give {
         /// Index of the ring.
         ring: usize,
-        /// Side.
+        /// Number of the side.
         side: usize,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
@@ -185,6 +189,8 @@ pub enum Branch {
     Roles(Vec<usize>),
     /// The code of one thread that acts for its role.
     Elected,
+    /// A further trip of the loop around it, if there is one: a copy of what stands ahead of the branch.
+    NextTrip,
 }
 
 /// How often a loop runs.
@@ -199,13 +205,17 @@ pub enum Trips {
         /// The range as the author wrote it.
         text: String,
     },
+    /// It runs the first trips of the loop behind it.
+    Part,
 }
 
-/// Which of the two barriers of a stage.
+/// Which of the barriers of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierRole {
     /// Completes when the stage is filled.
     Full,
+    /// Completes when the middle side of this number, from 1, has done its part.
+    Middle(usize),
     /// Completes when the stage may be filled again.
     Empty,
 }

@@ -192,7 +192,7 @@ impl Writer {
             Sync::NamedSync { id: barrier, threads, .. } => {
                 self.inst(None, BarSync { barrier: id(*barrier), threads: Some(id(*threads)) }.into());
             }
-            Sync::NamedArrive { id: barrier, threads } => {
+            Sync::NamedArrive { id: barrier, threads, .. } => {
                 self.inst(None, BarArrive { barrier: id(*barrier), threads: id(*threads) }.into());
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),

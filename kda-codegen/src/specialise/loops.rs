@@ -17,12 +17,12 @@ use syn::{BinOp, Expr};
 /// Trips of an unrolled loop above which the author is asked whether it is meant.
 const MAX_UNROLL: i128 = 4096;
 
-/// `#[unroll]`, `#[unroll(n)]`, or nothing.
-#[derive(Clone, Copy)]
+/// `#[unroll]`, `#[unroll(n)]`, `#[unroll(ring)]`, or nothing.
 enum Unroll {
     Unsaid,
     Whole,
     By(i128),
+    Rings(Vec<usize>),
 }
 
 impl Specialiser<'_> {
@@ -46,23 +46,24 @@ impl Specialiser<'_> {
                     return Err(Diagnostic::new(161, site, "the step of a loop is positive"));
                 }
                 let trips = trip_count(&start, &end, &step);
-                let whole = match (unroll, trips) {
+                let whole = match (&unroll, trips) {
                     (Unroll::Whole, None) => {
                         let message = "an unrolled loop needs a trip count known while compiling";
                         return Err(Diagnostic::new(161, site, message));
                     }
                     (Unroll::Whole, Some(_)) => true,
                     (Unroll::By(1), _) => false,
-                    (Unroll::By(n), Some(trips)) if n >= trips => true,
+                    (Unroll::By(n), Some(trips)) if *n >= trips => true,
                     (Unroll::By(n), _) => {
                         let message = format!("unrolling by {n} is possible only as a whole or not at all");
                         return Err(Diagnostic::new(161, site, message));
                     }
                     // One trip is no loop.
-                    (Unroll::Unsaid, trips) => matches!(trips, Some(0 | 1)),
+                    (Unroll::Unsaid | Unroll::Rings(_), trips) => matches!(trips, Some(0 | 1)),
                 };
                 let Some(trips) = trips.filter(|_| whole) else {
-                    return self.runtime_for(expr, start, end, step);
+                    let rings = if let Unroll::Rings(rings) = unroll { rings } else { Vec::new() };
+                    return self.runtime_for(expr, start, end, step, &rings);
                 };
                 if trips > MAX_UNROLL {
                     return Err(Diagnostic::new(161, site, format!("{trips} trips are too many to unroll")));
@@ -98,17 +99,37 @@ impl Specialiser<'_> {
         if let syn::Meta::Path(_) = &attr.meta {
             return Ok(Unroll::Whole);
         }
-        let expr: Expr = attr.parse_args().map_err(|_| Diagnostic::at(161, attr, "`#[unroll(…)]` takes a number"))?;
-        match self.expr(&expr)?.as_int() {
-            Some(n) if n > 0 => Ok(Unroll::By(n)),
-            Some(n) => Err(Diagnostic::at(161, &expr, format!("unrolling by {n}")).help("write a positive number")),
-            None => Err(Diagnostic::at(161, &expr, "`#[unroll(…)]` takes a constant")),
+        let list = attr
+            .parse_args_with(syn::punctuated::Punctuated::<Expr, syn::Token![,]>::parse_terminated)
+            .map_err(|_| Diagnostic::at(161, attr, "`#[unroll(…)]` takes a number or pipelines"))?;
+        let mut rings = Vec::new();
+        for expr in &list {
+            match self.expr(expr)? {
+                Value::Ring(ring) => rings.push(ring),
+                value => match value.as_int().filter(|_| list.len() == 1) {
+                    Some(n) if n > 0 => return Ok(Unroll::By(n)),
+                    Some(n) => {
+                        return Err(
+                            Diagnostic::at(161, expr, format!("unrolling by {n}")).help("write a positive number")
+                        );
+                    }
+                    None => return Err(Diagnostic::at(161, expr, "`#[unroll(…)]` takes a constant or pipelines")),
+                },
+            }
         }
+        Ok(if rings.is_empty() { Unroll::Whole } else { Unroll::Rings(rings) })
     }
 
     /// A loop over a range, run. The counter has a register from the first trial on, so that the body is never compiled
     /// for the first trip alone.
-    fn runtime_for(&mut self, expr: &syn::ExprForLoop, start: Value, end: Value, step: Value) -> Result<Value> {
+    fn runtime_for(
+        &mut self,
+        expr: &syn::ExprForLoop,
+        start: Value,
+        end: Value,
+        step: Value,
+        rings: &[usize],
+    ) -> Result<Value> {
         let site = Site::Expr(&expr.expr);
         let untyped = |v: &Value| matches!(v, Value::Const(Const::Int(_, None)));
         let elem = match (untyped(&start) && untyped(&end), untyped(&step)) {
@@ -137,31 +158,45 @@ impl Specialiser<'_> {
             let now = this.frame().scopes.get(id).value.clone();
             this.binary(&BinOp::Lt(Default::default()), now, end.clone(), site)
         };
-        let body = |this: &mut Self| {
-            let now = this.frame().scopes.get(id).value.clone();
-            let seen = match &now {
-                Value::Scalar(s) => Value::Scalar(Scalar { range: inside, ..*s }),
-                other => other.clone(),
-            };
-            this.frame().scopes.push();
-            this.bind(&expr.pat, seen)?;
-            this.block(&expr.body)?;
-            this.frame().scopes.pop();
-            let next = this.binary(&BinOp::Add(Default::default()), now, step.clone(), site)?;
-            this.frame().scopes.get_mut(id).value = next;
-            Ok(())
-        };
         let mut assigned = Assigned::default();
         assigned.visit_block(&expr.body);
         let bounds = [&start, &end, &step].map(|v| self.text_of(v));
-        let key = format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]);
+        let mut key = format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]);
+        if uniform.max(end.uniform()) > Uniform::Cta {
+            // Bounds that differ between warps differ between roles.
+            key.push_str(&format!(" in roles {:?}", self.roles));
+        }
+        self.counters.insert(reg, format!("[{key}]"));
         let trips = match trip_count(&start, &end, &step) {
             Some(n) => Trips::Known(n as u64),
             None => Trips::Expression { key, text: crate::syntax::text::expr(&expr.expr) },
         };
-        self.runtime_loop(site, vec![(counter, start)], Some(trips), &assigned, head, body)?;
+        let trip = Trip { expr, id, inside, end: &end, step: &step };
+        if rings.is_empty() {
+            let body = |this: &mut Self| this.trip(&trip);
+            self.runtime_loop(site, vec![(counter, start)], Some(trips), &assigned, head, body)?;
+        } else {
+            self.ring_loop(&trip, (counter, start), trips, &assigned, rings, head)?;
+        }
         self.frame().scopes.pop();
         Ok(Value::Unit)
+    }
+
+    /// One trip: the body sees the counter, which then goes on.
+    pub(super) fn trip(&mut self, trip: &Trip<'_>) -> Result<()> {
+        let now = self.frame().scopes.get(trip.id).value.clone();
+        let seen = match &now {
+            Value::Scalar(s) => Value::Scalar(Scalar { range: trip.inside, ..*s }),
+            other => other.clone(),
+        };
+        self.frame().scopes.push();
+        self.bind(&trip.expr.pat, seen)?;
+        self.block(&trip.expr.body)?;
+        self.frame().scopes.pop();
+        let site = Site::Expr(&trip.expr.expr);
+        let next = self.binary(&BinOp::Add(Default::default()), now, trip.step.clone(), site)?;
+        self.frame().scopes.get_mut(trip.id).value = next;
+        Ok(())
     }
 
     /// `while condition { … }`
@@ -186,7 +221,7 @@ impl Specialiser<'_> {
     }
 
     /// A loop that runs. The body is tried until the set of values that change in it is known; the last trial is the code.
-    fn runtime_loop(
+    pub(super) fn runtime_loop(
         &mut self,
         site: Site<'_>,
         mut phis: Vec<Copy>,
@@ -204,6 +239,7 @@ impl Specialiser<'_> {
         loop {
             self.rewind(&mark);
             self.frame().scopes.restore(&now);
+            self.refresh_holdings();
             let trial = match self.trial(site, place, uniform, &head, &body) {
                 Ok(trial) => trial,
                 Err(error) => {
@@ -261,9 +297,10 @@ impl Specialiser<'_> {
         self.control.pop();
         self.control.push(condition.uniform.max(uniform));
         self.builder.open();
-        let held = self.holdings.len();
+        let before = self.frame().scopes.snapshot();
+        let holdings = self.holdings.clone();
         body(self)?;
-        self.check_holdings(held)?;
+        self.carry_holdings(&before, &holdings, site)?;
         if self.flight.is_busy() {
             return Err(Diagnostic::new(903, site, "products are in flight over the end of a runtime loop's body")
                 .help("end the body with `wgmma::commit(); wgmma::wait::<0>();`"));
@@ -298,6 +335,7 @@ impl Specialiser<'_> {
         body.extend(self.builder.close());
         self.copy_all(phis, site)?;
         self.frame().scopes.restore(now);
+        self.refresh_holdings();
         // The loop may run no trip.
         self.waited = mark.waited();
         self.builder.push(Node::Loop {
@@ -334,9 +372,20 @@ struct Trial {
     condition: Scalar,
 }
 
+/// What the trips of a loop over a range have in common.
+pub(super) struct Trip<'e> {
+    pub expr: &'e syn::ExprForLoop,
+    /// Local of the counter.
+    pub id: usize,
+    /// What the body sees of its value.
+    pub inside: Range,
+    pub end: &'e Value,
+    pub step: &'e Value,
+}
+
 /// Names of variables that a body assigns.
 #[derive(Default)]
-struct Assigned {
+pub(super) struct Assigned {
     names: BTreeSet<String>,
 }
 

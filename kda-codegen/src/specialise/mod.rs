@@ -100,6 +100,8 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
 struct Buffer {
     desc: SharedBuffer,
     used: bool,
+    /// Products read it.
+    multiplied: bool,
     declared: (Span, Span),
 }
 
@@ -142,6 +144,8 @@ struct Specialiser<'a> {
     affine: HashMap<Reg, Affine>,
     /// The same where it may have wrapped.
     modular: HashMap<Reg, (Reg, i64)>,
+    /// Counters of loops, with the texts of their ranges.
+    counters: HashMap<Reg, String>,
     /// Constants that a library's functions see, and the module's own (`None`).
     constants: HashMap<Option<String>, Scope<'static>>,
     budget: Budget,
@@ -166,11 +170,13 @@ struct Specialiser<'a> {
     cluster: cluster::State,
     /// Accumulators in tensor memory.
     tensor_memory: tensor_memory::State,
+    /// That thread has issued bulk stores from stages whose writes it has not waited for.
+    writing: bool,
     /// Products in flight, and accumulators so far.
     flight: wgmma::Flight,
     accumulators: usize,
     /// Places of protocol events.
-    spans: Vec<Span>,
+    spans: Vec<(Span, Span)>,
     calls: Vec<String>,
 }
 
@@ -200,6 +206,7 @@ impl<'a> Specialiser<'a> {
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
             modular: HashMap::new(),
+            counters: HashMap::new(),
             constants: HashMap::new(),
             budget: Budget::default(),
             files: Vec::new(),
@@ -214,6 +221,7 @@ impl<'a> Specialiser<'a> {
             elected: false,
             cluster: cluster::State::default(),
             tensor_memory: tensor_memory::State::default(),
+            writing: false,
             flight: wgmma::Flight::default(),
             accumulators: 0,
             spans: Vec::new(),
@@ -224,6 +232,7 @@ impl<'a> Specialiser<'a> {
     fn kernel_body(&mut self) -> Result<()> {
         let body = &self.kernel.body;
         let value = self.block(body)?;
+        self.finish_writes(Site::Tokens(&self.kernel.name))?;
         if value != Value::Unit {
             let message = format!("a kernel gives nothing; its body gives {}", value.describe());
             return Err(match body.stmts.last() {
@@ -254,7 +263,9 @@ impl<'a> Specialiser<'a> {
         pipeline::fill_counts(&mut region, &self.rings);
         self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
-        crate::kir::fences::derive(&mut region, &generic);
+        let products = self.buffers.iter().enumerate().filter(|(_, b)| b.multiplied).map(|(index, _)| index).collect();
+        let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
+        crate::kir::fences::derive(&mut region, &generic, products, &handed_over);
         if self.cluster.writes {
             cluster::widen_fences(&mut region);
         }
@@ -296,11 +307,8 @@ impl<'a> Specialiser<'a> {
     /// Checks rings and barriers over the whole kernel.
     fn check_protocol(&self, region: &crate::kir::Region) -> Result<crate::check::protocol::Verdict> {
         use crate::check::protocol::{BarrierModel, Model, RingModel, check};
-        let ring = |r: &pipeline::Ring| RingModel {
-            name: r.name.clone(),
-            stages: r.stages.into(),
-            whole_cta: r.sides[0].is_empty(),
-        };
+        let ring =
+            |r: &pipeline::Ring| RingModel { name: r.name.clone(), stages: r.stages.into(), sides: r.sides.clone() };
         let barrier = |(b, between): &(Barrier, Vec<usize>)| BarrierModel {
             name: b.name.clone(),
             id: b.id,

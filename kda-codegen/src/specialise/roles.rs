@@ -51,6 +51,7 @@ impl Specialiser<'_> {
             this.set_registers(site);
             let value = body(this)?;
             this.check_holdings(held)?;
+            this.finish_writes(site)?;
             Ok(value)
         };
         let result = match condition {
@@ -207,7 +208,11 @@ impl Specialiser<'_> {
         }
         let (id, threads) = (barrier.id, barrier.threads);
         let span = self.note_span(site);
-        self.builder.sync(if wait { Sync::NamedSync { id, threads, span } } else { Sync::NamedArrive { id, threads } });
+        self.builder.sync(if wait {
+            Sync::NamedSync { id, threads, span }
+        } else {
+            Sync::NamedArrive { id, threads, span }
+        });
         Ok(Value::Unit)
     }
 }

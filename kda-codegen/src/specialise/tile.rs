@@ -197,6 +197,7 @@ impl Specialiser<'_> {
         indices: Vec<(Index, Site<'_>)>,
         site: Site<'_>,
     ) -> Result<Value> {
+        self.note_read(view.slot, site)?;
         let address = self.element_address(view, indices, site)?;
         let reg = self.builder.fresh(class(view.elem));
         self.builder.inst(Ld {
@@ -227,6 +228,7 @@ impl Specialiser<'_> {
     ) -> Result<()> {
         let operand = self.operand(value, view.elem, site)?;
         let address = self.element_address(view, indices, site)?;
+        self.note_write(view.slot, view.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.inst(St {
             strength: None,

@@ -9,6 +9,7 @@ mod control;
 mod copies;
 mod harness;
 mod memory;
+mod pipelines;
 mod programs;
 mod tensor_memory;
 mod types;

@@ -1,0 +1,167 @@
+//! What a role does: its events, in the loops around them.
+
+use super::Model;
+use crate::diag::{Diagnostic, Result};
+use crate::kir::{Branch, Node, Region, Sync, Trips};
+use std::collections::BTreeMap;
+
+/// Number of the cluster's barrier among the named ones, which end at 15.
+const CLUSTER: u32 = 16;
+
+/// One step of a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Takes a stage, once it is given.
+    Take { ring: usize, side: usize, span: usize },
+    /// Gives a stage.
+    Give { ring: usize, side: usize, span: usize },
+    /// Arrives at a barrier and waits for the others; `None` is that of the CTA.
+    Meet { barrier: Option<u32>, span: usize },
+    /// Arrives at a barrier.
+    Arrive { barrier: u32, span: usize },
+}
+
+impl Event {
+    /// Number of its place.
+    pub fn span(self) -> usize {
+        match self {
+            Event::Take { span, .. }
+            | Event::Give { span, .. }
+            | Event::Meet { span, .. }
+            | Event::Arrive { span, .. } => span,
+        }
+    }
+
+    /// Equal but for the places.
+    fn same(self, other: Event) -> bool {
+        let plain = |event| match event {
+            Event::Take { ring, side, .. } => Event::Take { ring, side, span: 0 },
+            Event::Give { ring, side, .. } => Event::Give { ring, side, span: 0 },
+            Event::Meet { barrier, .. } => Event::Meet { barrier, span: 0 },
+            Event::Arrive { barrier, .. } => Event::Arrive { barrier, span: 0 },
+        };
+        plain(self) == plain(other)
+    }
+}
+
+/// A role's program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// An event.
+    Event(Event),
+    /// A loop with events in it.
+    Loop {
+        /// How often it runs.
+        trips: Option<Trips>,
+        /// Its body.
+        body: Vec<Step>,
+        /// Number of the place of the first event in it.
+        span: usize,
+    },
+}
+
+/// The steps of one role.
+pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for node in region {
+        match node {
+            // Whatever stands outside roles is done by every role; a ring of the whole CTA counts once.
+            Node::Sync { sync: Sync::Take { ring, .. } | Sync::Give { ring, .. }, .. }
+                if role > 0 && model.rings[*ring].whole_cta() => {}
+            Node::Sync { sync, .. } => steps.extend(event(sync).map(Step::Event)),
+            Node::If { branch: Branch::Roles(roles), then, .. } => {
+                if roles.contains(&role) {
+                    steps.extend(program(then, role, model)?);
+                }
+            }
+            // One thread acts for the role; the others meet it behind the branch.
+            Node::If { branch: Branch::Elected, then, .. } => steps.extend(program(then, role, model)?),
+            // The same steps as those of the trip before it.
+            Node::If { branch: Branch::NextTrip, .. } | Node::Loop { trips: Some(Trips::Part), .. } => {}
+            Node::If { branch: Branch::Plain, then, other, .. } => {
+                let (a, b) = (program(then, role, model)?, program(other, role, model)?);
+                if !same(&a, &b) {
+                    let Some(span) = first_span(&a).or(first_span(&b)) else { continue };
+                    return Err(Diagnostic::new(
+                        657,
+                        model.place(span),
+                        "a runtime branch takes part in a pipeline or a barrier on one of its sides only",
+                    )
+                    .help(
+                        "take and give stages outside the branch, and make only the copies or the work conditional",
+                    ));
+                }
+                steps.extend(a);
+            }
+            Node::Loop { head, body, trips, .. } => {
+                steps.extend(program(head, role, model)?);
+                let body = program(body, role, model)?;
+                if let Some(span) = first_span(&body) {
+                    steps.push(Step::Loop { trips: trips.clone(), body, span });
+                }
+            }
+            Node::Inst { .. } | Node::Return(_) | Node::Comment(_) => {}
+        }
+    }
+    Ok(steps)
+}
+
+fn event(sync: &Sync) -> Option<Event> {
+    match sync {
+        Sync::Take { ring, side, span } => Some(Event::Take { ring: *ring, side: *side, span: *span }),
+        Sync::Give { ring, side, span } => Some(Event::Give { ring: *ring, side: *side, span: *span }),
+        Sync::Cta => Some(Event::Meet { barrier: None, span: usize::MAX }),
+        // No role meets the cluster by itself: a second barrier of the CTA.
+        Sync::Cluster { wait, span, .. } => wait.then_some(Event::Meet { barrier: Some(CLUSTER), span: *span }),
+        Sync::NamedSync { id, span, .. } => Some(Event::Meet { barrier: Some(*id), span: *span }),
+        Sync::NamedArrive { id, span, .. } => Some(Event::Arrive { barrier: *id, span: *span }),
+        Sync::Warp | Sync::SharedWrite { .. } | Sync::BulkStore { .. } | Sync::MbarrierInit { .. } => None,
+    }
+}
+
+/// Equal but for the places.
+fn same(a: &[Step], b: &[Step]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|pair| match pair {
+            (Step::Event(x), Step::Event(y)) => x.same(*y),
+            (Step::Loop { trips: s, body: x, .. }, Step::Loop { trips: t, body: y, .. }) => s == t && same(x, y),
+            _ => false,
+        })
+}
+
+fn first_span(steps: &[Step]) -> Option<usize> {
+    steps.first().map(|step| match step {
+        Step::Event(event) => event.span(),
+        Step::Loop { span, .. } => *span,
+    })
+}
+
+/// Expressions whose values are not known, with their texts.
+pub fn unknowns(steps: &[Step], keys: &mut BTreeMap<String, String>) {
+    for step in steps {
+        if let Step::Loop { trips, body, span } = step {
+            if let Some(key) = key(trips, *span) {
+                keys.entry(key).or_insert(text(trips));
+            }
+            unknowns(body, keys);
+        }
+    }
+}
+
+/// A loop in the author's words.
+pub fn text(trips: &Option<Trips>) -> String {
+    match trips {
+        Some(Trips::Expression { text, .. }) => format!("`{text}`"),
+        Some(Trips::Known(n)) => format!("{n} trips"),
+        Some(Trips::Part) | None => "a `while`".to_string(),
+    }
+}
+
+/// The unknown that decides a loop's trips; `None` if they are known. A loop without an expression is its own unknown.
+pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
+    match trips {
+        Some(Trips::Known(_)) => None,
+        Some(Trips::Expression { key, .. }) => Some(key.clone()),
+        Some(Trips::Part) | None => Some(format!("loop at {span}")),
+    }
+}
