@@ -185,6 +185,8 @@ pub enum Sync {
 pub enum Branch {
     /// The author's condition.
     Plain,
+    /// The author's condition, which compares a value with a constant.
+    Guard(Trips),
     /// The code of roles.
     Roles(Vec<usize>),
     /// The code of one thread that acts for its role.
@@ -198,11 +200,26 @@ pub enum Branch {
 pub enum Trips {
     /// So often.
     Known(u64),
-    /// As an expression over launch parameters says.
+    /// As often as a value is above `start`.
     Expression {
-        /// Equal keys are equal values.
+        /// The value: equal keys are equal values.
         key: String,
+        /// Where the loop starts to count.
+        start: u64,
+        /// The value is not smaller.
+        least: u64,
         /// The range as the author wrote it.
+        text: String,
+    },
+    /// Once if a value is not below `from`, or not at all: a branch.
+    Guard {
+        /// The value.
+        key: String,
+        /// The branch is taken from here on.
+        from: u64,
+        /// The value is not smaller.
+        least: u64,
+        /// The condition as the author wrote it.
         text: String,
     },
     /// It runs the first trips of the loop behind it.

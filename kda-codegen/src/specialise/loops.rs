@@ -5,25 +5,17 @@ use super::join::Copy;
 use super::range::{Range, multiple};
 use super::site::Site;
 use super::trial::Mark;
+use super::trips::{Assigned, Trip, Unroll, counter_range, trip_count};
 use super::value::{Scalar, Value, class, gcd};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Place, Trips, Uniform, when};
 use kda_core::Elem;
-use std::collections::BTreeSet;
 use syn::visit::Visit;
-use syn::{BinOp, Expr};
+use syn::BinOp;
 
 /// Trips of an unrolled loop above which the author is asked whether it is meant.
 const MAX_UNROLL: i128 = 4096;
-
-/// `#[unroll]`, `#[unroll(n)]`, `#[unroll(ring)]`, or nothing.
-enum Unroll {
-    Unsaid,
-    Whole,
-    By(i128),
-    Rings(Vec<usize>),
-}
 
 impl Specialiser<'_> {
     /// `for pattern in range { … }`
@@ -94,32 +86,6 @@ impl Specialiser<'_> {
         Ok(Value::Unit)
     }
 
-    fn unroll_attribute(&mut self, attrs: &[syn::Attribute]) -> Result<Unroll> {
-        let Some(attr) = attrs.iter().find(|a| a.path().is_ident("unroll")) else { return Ok(Unroll::Unsaid) };
-        if let syn::Meta::Path(_) = &attr.meta {
-            return Ok(Unroll::Whole);
-        }
-        let list = attr
-            .parse_args_with(syn::punctuated::Punctuated::<Expr, syn::Token![,]>::parse_terminated)
-            .map_err(|_| Diagnostic::at(161, attr, "`#[unroll(…)]` takes a number or pipelines"))?;
-        let mut rings = Vec::new();
-        for expr in &list {
-            match self.expr(expr)? {
-                Value::Ring(ring) => rings.push(ring),
-                value => match value.as_int().filter(|_| list.len() == 1) {
-                    Some(n) if n > 0 => return Ok(Unroll::By(n)),
-                    Some(n) => {
-                        return Err(
-                            Diagnostic::at(161, expr, format!("unrolling by {n}")).help("write a positive number")
-                        );
-                    }
-                    None => return Err(Diagnostic::at(161, expr, "`#[unroll(…)]` takes a constant or pipelines")),
-                },
-            }
-        }
-        Ok(if rings.is_empty() { Unroll::Whole } else { Unroll::Rings(rings) })
-    }
-
     /// A loop over a range, run. The counter has a register from the first trial on, so that the body is never compiled
     /// for the first trip alone.
     fn runtime_for(
@@ -160,17 +126,7 @@ impl Specialiser<'_> {
         };
         let mut assigned = Assigned::default();
         assigned.visit_block(&expr.body);
-        let bounds = [&start, &end, &step].map(|v| self.text_of(v));
-        let mut key = format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]);
-        if uniform.max(end.uniform()) > Uniform::Cta {
-            // Bounds that differ between warps differ between roles.
-            key.push_str(&format!(" in roles {:?}", self.roles));
-        }
-        self.counters.insert(reg, format!("[{key}]"));
-        let trips = match trip_count(&start, &end, &step) {
-            Some(n) => Trips::Known(n as u64),
-            None => Trips::Expression { key, text: crate::syntax::text::expr(&expr.expr) },
-        };
+        let trips = self.trips_of(counter, [&start, &end, &step], &expr.expr);
         let trip = Trip { expr, id, inside, end: &end, step: &step };
         if rings.is_empty() {
             let body = |this: &mut Self| this.trip(&trip);
@@ -370,69 +326,4 @@ struct Trial {
     head: crate::kir::Region,
     body: crate::kir::Region,
     condition: Scalar,
-}
-
-/// What the trips of a loop over a range have in common.
-pub(super) struct Trip<'e> {
-    pub expr: &'e syn::ExprForLoop,
-    /// Local of the counter.
-    pub id: usize,
-    /// What the body sees of its value.
-    pub inside: Range,
-    pub end: &'e Value,
-    pub step: &'e Value,
-}
-
-/// Names of variables that a body assigns.
-#[derive(Default)]
-pub(super) struct Assigned {
-    names: BTreeSet<String>,
-}
-
-impl Assigned {
-    fn add(&mut self, place: &Expr) {
-        match place {
-            Expr::Path(path) => self.names.extend(path.path.get_ident().map(ToString::to_string)),
-            Expr::Index(index) => self.add(&index.expr),
-            Expr::Field(field) => self.add(&field.base),
-            Expr::Paren(inner) => self.add(&inner.expr),
-            Expr::Tuple(tuple) => tuple.elems.iter().for_each(|e| self.add(e)),
-            _ => {}
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Assigned {
-    fn visit_expr(&mut self, expr: &'ast Expr) {
-        match expr {
-            Expr::Assign(assign) => self.add(&assign.left),
-            Expr::Binary(binary) if super::expr::is_compound(&binary.op) => self.add(&binary.left),
-            Expr::Reference(reference) if reference.mutability.is_some() => self.add(&reference.expr),
-            _ => {}
-        }
-        syn::visit::visit_expr(self, expr);
-    }
-}
-
-/// What the body sees of a counter: it is below the end, and not below the start unless it wraps.
-fn counter_range(elem: Elem, start: Range, end: Range, step: Range, multiple: u64) -> Range {
-    let full = Range::full(elem);
-    if elem.bytes() > 4 {
-        return full;
-    }
-    let most = (end.most - 1).max(full.least);
-    // A counter of multiples of 8 is below the end by more than one.
-    let most = most - i64::try_from(multiple).map_or(0, |multiple| most.rem_euclid(multiple));
-    let least = if most + step.most <= full.most && step.least > 0 { start.least } else { full.least };
-    Range { least: least.min(most), most }
-}
-
-/// Trips of a range, if they are known.
-fn trip_count(start: &Value, end: &Value, step: &Value) -> Option<i128> {
-    let step = step.as_int().filter(|s| *s > 0)?;
-    let length = match (start, end) {
-        (Value::Scalar(_), _) | (_, Value::Scalar(_)) => return None,
-        _ => end.as_int()?.checked_sub(start.as_int()?)?,
-    };
-    length.max(0).checked_add(step - 1).map(|n| n / step)
 }

@@ -10,7 +10,7 @@
 //! | what a value is, and what is known of it | `value`, `range` |
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `methods` |
-//! | control | `control`, `loops`, `join`, `trial` |
+//! | control | `control`, `loops`, `trips`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync` |
 //! | tensor memory and its products | `tensor_memory`, `tcgen05` |
@@ -50,6 +50,7 @@ mod tensor_copy;
 mod tensor_memory;
 mod tile;
 mod trial;
+mod trips;
 mod value;
 mod views;
 mod wgmma;

@@ -5,9 +5,10 @@
 //! and an event that is possible stays possible while others move. So the order in which roles advance does not matter, and
 //! one execution decides whether any execution can get stuck.
 //!
-//! Loops run as often as an expression says that is not known here. Loops of the same expression run equally often; each
-//! expression is tried with 0, 1, S - 1, S, S + 1 and 2 S + 1 trips, S being the deepest ring, all equal first and then one
-//! after another different from the rest. A ring whose sides agree only by luck gets stuck in one of these runs, or ends with
+//! Loops run as often as an expression says that is not known here. Loops of the same expression run equally often, and one
+//! from 1 to n once less than one from 0 to n; a branch on a comparison of n with a constant is a loop of at most one trip.
+//! Each expression is tried with 0, 1, S - 1, S, S + 1 and 2 S + 1, S being the deepest ring, and as much more than the
+//! constants beside it; all equal first and then one after another different from the rest. A ring whose sides agree only by luck gets stuck in one of these runs, or ends with
 //! stages that nobody has released. These runs find errors; [`proof`] looks for an argument for all numbers of trips.
 //!
 //! | question | file |
@@ -97,6 +98,9 @@ pub enum Verdict {
     },
 }
 
+/// Largest value that is tried for what is not known, beside the depth of rings.
+const MOST_TRIED: u64 = 256;
+
 /// Checks the protocol of a kernel.
 pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     if model.rings.is_empty() && model.barriers.is_empty() {
@@ -109,23 +113,25 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     }
     let programs =
         (0..model.roles.len()).map(|role| program(region, role, model)).collect::<Result<Vec<Vec<Step>>>>()?;
-    let mut texts = BTreeMap::new();
-    programs.iter().for_each(|program| unknowns(program, &mut texts));
-    let keys: Vec<&String> = texts.keys().collect();
+    let mut found = BTreeMap::new();
+    programs.iter().for_each(|program| unknowns(program, &mut found));
     let deepest = model.rings.iter().map(|r| r.stages).max().unwrap_or(1);
-    let counts: BTreeSet<u64> = [0, 1, deepest.saturating_sub(1), deepest, deepest + 1, 2 * deepest + 1].into();
-    for common in &counts {
-        let all: BTreeMap<&str, u64> = keys.iter().map(|key| (key.as_str(), *common)).collect();
-        play::run(&programs, &all, &texts, model)?;
-        if keys.len() > 1 {
-            for key in &keys {
+    let settled = found.values().map(|unknown| unknown.settled).max().unwrap_or(0).min(MOST_TRIED);
+    let few = [0, 1, deepest.saturating_sub(1), deepest, deepest + 1, 2 * deepest + 1];
+    let values: BTreeSet<u64> = few.into_iter().chain(few.map(|n| n + settled)).collect();
+    for common in &values {
+        let all: BTreeMap<&str, u64> =
+            found.iter().map(|(key, unknown)| (key.as_str(), (*common).max(unknown.least.min(MOST_TRIED)))).collect();
+        play::run(&programs, &all, &found, model)?;
+        if found.len() > 1 {
+            for key in found.keys() {
                 let mut one = all.clone();
-                one.insert(key, common + 1);
-                play::run(&programs, &one, &texts, model)?;
+                one.insert(key, all[key.as_str()] + 1);
+                play::run(&programs, &one, &found, model)?;
             }
         }
     }
-    Ok(match proof::prove(&programs, model) {
+    Ok(match proof::prove(&programs, &found, model) {
         Ok(()) => Verdict::Proved,
         Err(why) => Verdict::NotProved { why },
     })

@@ -1,6 +1,6 @@
 //! The roles played against each other: counts of stages and arrivals, and whether an event is possible.
 
-use super::program::{Event, Step, key};
+use super::program::{Event, Step, Unknown, key};
 use super::{Model, report};
 use crate::diag::Result;
 use crate::kir::Trips;
@@ -149,20 +149,18 @@ impl<'p> Agent<'p> {
     }
 }
 
-/// Plays the roles with these numbers of trips.
+/// Plays the roles with these values of what is not known.
 pub fn run(
     programs: &[Vec<Step>],
     trips: &BTreeMap<&str, u64>,
-    texts: &BTreeMap<String, String>,
+    found: &BTreeMap<String, Unknown>,
     model: &Model<'_>,
 ) -> Result<()> {
     let mut agents: Vec<Agent<'_>> = programs.iter().map(|steps| Agent::new(steps)).collect();
     let mut levels = Levels::new(model);
-    let count = |count: &Option<Trips>, span: usize, _: &[Step]| {
-        Some(match count {
-            Some(Trips::Known(n)) => (*n).min(MANY),
-            _ => key(count, span).and_then(|key| trips.get(key.as_str()).copied()).unwrap_or(0),
-        })
+    let count = |of: &Option<Trips>, span: usize, _: &[Step]| {
+        let value = key(of, span).and_then(|key| trips.get(key.as_str()).copied()).unwrap_or(0);
+        Some(super::program::count(of, value).min(MANY))
     };
     let mut moved = true;
     while std::mem::take(&mut moved) {
@@ -182,7 +180,7 @@ pub fn run(
             stuck.push((role, *event));
         }
     }
-    let condition = report::with(trips, texts);
+    let condition = report::with(trips, found);
     if !stuck.is_empty() {
         return Err(report::deadlock(&stuck, &levels, &condition, model));
     }

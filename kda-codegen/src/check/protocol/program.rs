@@ -78,8 +78,12 @@ pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<St
             Node::If { branch: Branch::Elected, then, .. } => steps.extend(program(then, role, model)?),
             // The same steps as those of the trip before it.
             Node::If { branch: Branch::NextTrip, .. } | Node::Loop { trips: Some(Trips::Part), .. } => {}
-            Node::If { branch: Branch::Plain, then, other, .. } => {
+            Node::If { branch: kind @ (Branch::Plain | Branch::Guard(_)), then, other, .. } => {
                 let (a, b) = (program(then, role, model)?, program(other, role, model)?);
+                if let (Branch::Guard(trips), Some(span), []) = (kind, first_span(&a), b.as_slice()) {
+                    steps.push(Step::Loop { trips: Some(trips.clone()), body: a, span });
+                    continue;
+                }
                 if !same(&a, &b) {
                     let Some(span) = first_span(&a).or(first_span(&b)) else { continue };
                     return Err(Diagnostic::new(
@@ -136,22 +140,60 @@ fn first_span(steps: &[Step]) -> Option<usize> {
     })
 }
 
-/// Expressions whose values are not known, with their texts.
-pub fn unknowns(steps: &[Step], keys: &mut BTreeMap<String, String>) {
+/// A value that is not known, and on which trips depend.
+#[derive(Clone, Debug)]
+pub struct Unknown {
+    /// A loop or a branch that depends on it.
+    pub shown: Option<Trips>,
+    /// The value is not smaller.
+    pub least: u64,
+    /// From here on, all branches on it are taken and all loops have begun to count.
+    pub settled: u64,
+}
+
+/// Values that are not known, by their keys.
+pub fn unknowns(steps: &[Step], found: &mut BTreeMap<String, Unknown>) {
     for step in steps {
-        if let Step::Loop { trips, body, span } = step {
-            if let Some(key) = key(trips, *span) {
-                keys.entry(key).or_insert(text(trips));
+        let Step::Loop { trips, body, span } = step else { continue };
+        if let Some(key) = key(trips, *span) {
+            let (settled, least) = match trips {
+                Some(Trips::Expression { start, least, .. }) => (*start, *least),
+                Some(Trips::Guard { from, least, .. }) => (*from, *least),
+                _ => (0, 0),
+            };
+            let entry = found.entry(key).or_insert(Unknown { shown: trips.clone(), least, settled });
+            entry.least = entry.least.max(least);
+            entry.settled = entry.settled.max(settled);
+            // A loop tells more than a branch, and the one that counts from the smallest number most.
+            if entry.shown.as_ref().map_or(u64::MAX, rank) > trips.as_ref().map_or(u64::MAX, rank) {
+                entry.shown.clone_from(trips);
             }
-            unknowns(body, keys);
         }
+        unknowns(body, found);
+    }
+}
+
+fn rank(trips: &Trips) -> u64 {
+    match trips {
+        Trips::Expression { start, .. } => *start,
+        _ => u64::MAX - 1,
+    }
+}
+
+/// Trips, if the value on which they depend is this.
+pub fn count(trips: &Option<Trips>, value: u64) -> u64 {
+    match trips {
+        Some(Trips::Known(n)) => *n,
+        Some(Trips::Expression { start, .. }) => value.saturating_sub(*start),
+        Some(Trips::Guard { from, .. }) => u64::from(value >= *from),
+        Some(Trips::Part) | None => value,
     }
 }
 
 /// A loop in the author's words.
 pub fn text(trips: &Option<Trips>) -> String {
     match trips {
-        Some(Trips::Expression { text, .. }) => format!("`{text}`"),
+        Some(Trips::Expression { text, .. } | Trips::Guard { text, .. }) => format!("`{text}`"),
         Some(Trips::Known(n)) => format!("{n} trips"),
         Some(Trips::Part) | None => "a `while`".to_string(),
     }
@@ -161,7 +203,7 @@ pub fn text(trips: &Option<Trips>) -> String {
 pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
     match trips {
         Some(Trips::Known(_)) => None,
-        Some(Trips::Expression { key, .. }) => Some(key.clone()),
+        Some(Trips::Expression { key, .. } | Trips::Guard { key, .. }) => Some(key.clone()),
         Some(Trips::Part) | None => Some(format!("loop at {span}")),
     }
 }

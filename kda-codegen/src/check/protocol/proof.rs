@@ -3,26 +3,93 @@
 //! The order in which roles advance does not matter, so it may be chosen: loops of the same expression are entered
 //! together, and each of their roles does one trip before any does the next. If one such trip completes and leaves stages
 //! and barriers as it found them, so do all, and the loops are as good as absent. Loops inside the trip are treated in the
-//! same way. Roles whose loops do not go together like that may be right all the same; there is no proof then.
+//! same way. Loops from 0 and from 1 to the same value go together once the first trip of the one has been done alone; what a
+//! branch on the value does is told by cases. Roles whose loops do not go together like that may be right all the same; there is no proof then.
 
 use super::Model;
 use super::play::{Agent, Levels, MANY};
-use super::program::{Step, key, text};
+use super::program::{Step, Unknown, count, key, text};
 use crate::kir::Trips;
+use std::collections::BTreeMap;
+
+/// Values of an unknown: one, or all from where it is settled on.
+#[derive(Clone, Copy, Debug)]
+enum Case {
+    Value(u64),
+    Settled(u64),
+}
+
+/// Cases beyond which no proof is tried.
+const MOST_CASES: usize = 256;
 
 /// Proves that all roles come to their ends and that all stages are released; or says why not.
-pub fn prove(programs: &[Vec<Step>], model: &Model<'_>) -> Result<(), String> {
-    let mut levels = Levels::new(model);
-    let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
-    together(&all, &mut levels, model)?;
-    for (ring, given) in levels.given.iter().enumerate() {
-        let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
-        let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
-        if counts.windows(2).any(|pair| pair[0] != pair[1]) {
-            return Err(format!("the sides of `{}` give different numbers of stages", model.rings[ring].name));
+pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &Model<'_>) -> Result<(), String> {
+    let mut cases: Vec<BTreeMap<&str, Case>> = vec![BTreeMap::new()];
+    for (key, unknown) in found {
+        let few = unknown.least.min(unknown.settled)..unknown.settled;
+        let values: Vec<Case> = few.map(Case::Value).chain([Case::Settled(unknown.settled)]).collect();
+        if values.len() * cases.len() > MOST_CASES {
+            return Err(format!("the constants beside {} make too many cases", text(&unknown.shown)));
+        }
+        let with = |case: &BTreeMap<_, _>, value| {
+            let mut case = case.clone();
+            case.insert(key.as_str(), value);
+            case
+        };
+        cases = cases.iter().flat_map(|case| values.iter().map(|value| with(case, *value)).collect::<Vec<_>>()).collect();
+    }
+    for case in &cases {
+        let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case)).collect();
+        let mut levels = Levels::new(model);
+        let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
+        together(&all, &mut levels, model)?;
+        for (ring, given) in levels.given.iter().enumerate() {
+            let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
+            let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
+            if counts.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(format!("the sides of `{}` give different numbers of stages", model.rings[ring].name));
+            }
         }
     }
     Ok(())
+}
+
+/// The program in a case: branches on settled values are taken, and loops over them begin at the same number, the trips
+/// before it ahead of them.
+fn settle(steps: &[Step], case: &BTreeMap<&str, Case>) -> Vec<Step> {
+    let mut out = Vec::new();
+    for step in steps {
+        let Step::Loop { trips, body, span } = step else {
+            out.push(step.clone());
+            continue;
+        };
+        let body = settle(body, case);
+        let value = key(trips, *span).and_then(|key| case.get(key.as_str()).copied());
+        let ahead = match value {
+            Some(Case::Value(value) | Case::Settled(value)) => count(trips, value),
+            None => 0,
+        };
+        for trip in 0..ahead {
+            out.extend(body.iter().map(|step| in_trip(step, trip)));
+        }
+        match (trips, value) {
+            (_, Some(Case::Value(_))) | (Some(Trips::Guard { .. }), _) => {}
+            _ => out.push(Step::Loop { trips: trips.clone(), body, span: *span }),
+        }
+    }
+    out
+}
+
+/// A step of a trip by itself: what depends on a counter is not what it is in other trips.
+fn in_trip(step: &Step, trip: u64) -> Step {
+    let Step::Loop { trips, body, span } = step else { return step.clone() };
+    let mut trips = trips.clone();
+    if let Some(Trips::Expression { key, .. } | Trips::Guard { key, .. }) = &mut trips
+        && key.contains('[')
+    {
+        key.push_str(&format!(" in trip {trip}"));
+    }
+    Step::Loop { trips, body: body.iter().map(|step| in_trip(step, trip)).collect(), span: *span }
 }
 
 /// Runs these parts of roles to their ends.

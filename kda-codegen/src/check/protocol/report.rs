@@ -2,8 +2,9 @@
 
 use super::Model;
 use super::play::Levels;
-use super::program::{Event, Step};
+use super::program::{Event, Step, Unknown, count, text};
 use crate::diag::{Diagnostic, Result};
+use crate::kir::Trips;
 use proc_macro2::Span;
 use std::collections::BTreeMap;
 
@@ -47,15 +48,16 @@ fn take_span(steps: &[Step], ring: usize, side: usize) -> Option<usize> {
 }
 
 /// The assumption under which something was found.
-pub fn with(trips: &BTreeMap<&str, u64>, texts: &BTreeMap<String, String>) -> String {
-    let trips_of = |(key, n): (&&str, &u64)| {
-        format!(
-            "{n} {} of {}",
-            if *n == 1 { "trip" } else { "trips" },
-            texts.get(*key).map_or("a loop", String::as_str)
-        )
+pub fn with(values: &BTreeMap<&str, u64>, found: &BTreeMap<String, Unknown>) -> String {
+    let describe = |(key, value): (&&str, &u64)| {
+        let shown = found.get(*key).and_then(|unknown| unknown.shown.clone());
+        let n = count(&shown, *value);
+        match &shown {
+            Some(Trips::Guard { text, .. }) => format!("`{text}` {}", if n > 0 { "true" } else { "false" }),
+            _ => format!("{n} {} of {}", if n == 1 { "trip" } else { "trips" }, text(&shown)),
+        }
     };
-    let list: Vec<String> = trips.iter().map(trips_of).collect();
+    let list: Vec<String> = values.iter().map(describe).collect();
     if list.is_empty() { String::new() } else { format!(", with {}", list.join(" and ")) }
 }
 
@@ -63,7 +65,7 @@ pub fn with(trips: &BTreeMap<&str, u64>, texts: &BTreeMap<String, String>) -> St
 pub fn deadlock(stuck: &[(usize, Event)], levels: &Levels, condition: &str, model: &Model<'_>) -> Box<Diagnostic> {
     let describe = |(role, event): &(usize, Event)| -> ((Span, Span), String) {
         let who = &model.roles[*role];
-        let text = match *event {
+        let what = match *event {
             Event::Take { ring, side: 0, .. } => {
                 let (name, stages) = (&model.rings[ring].name, model.rings[ring].stages);
                 let last = levels.given[ring].len() - 1;
@@ -84,7 +86,7 @@ pub fn deadlock(stuck: &[(usize, Event)], levels: &Levels, condition: &str, mode
             }
             Event::Give { .. } | Event::Arrive { .. } => format!("role `{who}` has more to do"),
         };
-        (model.place(event.span()), text)
+        (model.place(event.span()), what)
     };
     let (span, first) = describe(&stuck[0]);
     let help = if stuck.iter().all(|(_, event)| matches!(event, Event::Meet { .. })) {

@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kir::{Branch, Trips};
 use crate::specialise::Specialiser;
 use crate::specialise::join::Copy;
-use crate::specialise::loops::{Assigned, Trip};
+use crate::specialise::trips::{Assigned, Trip};
 use crate::specialise::site::Site;
 use crate::specialise::value::{Scalar, Value, class, gcd};
 use kda_core::Elem;
