@@ -36,7 +36,8 @@ pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &
             case.insert(key.as_str(), value);
             case
         };
-        cases = cases.iter().flat_map(|case| values.iter().map(|value| with(case, *value)).collect::<Vec<_>>()).collect();
+        cases =
+            cases.iter().flat_map(|case| values.iter().map(|value| with(case, *value)).collect::<Vec<_>>()).collect();
     }
     for case in &cases {
         let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case)).collect();
