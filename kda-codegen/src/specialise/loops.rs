@@ -11,8 +11,8 @@ use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Place, Trips, Uniform, when};
 use kda_core::Elem;
-use syn::visit::Visit;
 use syn::BinOp;
+use syn::visit::Visit;
 
 /// Trips of an unrolled loop above which the author is asked whether it is meant.
 const MAX_UNROLL: i128 = 4096;

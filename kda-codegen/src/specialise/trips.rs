@@ -57,7 +57,7 @@ impl Specialiser<'_> {
         let apart = start.uniform().max(end.uniform()).max(step.uniform()) > Uniform::Cta;
         let place = if apart { format!(" in roles {:?}", self.roles) } else { String::new() };
         key.push_str(&place);
-        self.counters.insert(counter.reg, format!("[{key}]"));
+        self.counters.insert(counter.reg, format!("counter({key})"));
         if let Some(n) = trip_count(start, end, step) {
             return Trips::Known(n as u64);
         }
@@ -84,7 +84,8 @@ impl Specialiser<'_> {
             _ => return,
         };
         let Some(from) = u64::try_from(from).ok().filter(|from| *from > 0) else { return };
-        let place = if condition.uniform > Uniform::Cta { format!(" in roles {:?}", self.roles) } else { String::new() };
+        let place =
+            if condition.uniform > Uniform::Cta { format!(" in roles {:?}", self.roles) } else { String::new() };
         let key = format!("{}{place}", self.text_of(&Value::Scalar(Scalar::new(Elem::U32, value, Uniform::Cta))));
         let text = crate::syntax::text::expr(expr);
         self.builder.mark_branch(Branch::Guard(Trips::Guard { key, from, least: 0, text }));

@@ -185,7 +185,8 @@ impl Specialiser<'_> {
         let holding = &self.holdings[slot.id as usize];
         match value {
             Value::Slot(other) if other.id != slot.id && !holding.done => {
-                Err(Diagnostic::new(654, site, "this variable still holds a stage").note(holding.taken.0, "it was taken here"))
+                Err(Diagnostic::new(654, site, "this variable still holds a stage")
+                    .note(holding.taken.0, "it was taken here"))
             }
             _ => Ok(()),
         }

@@ -11,8 +11,8 @@ use crate::diag::{Diagnostic, Result};
 use crate::kir::{Branch, Trips};
 use crate::specialise::Specialiser;
 use crate::specialise::join::Copy;
-use crate::specialise::trips::{Assigned, Trip};
 use crate::specialise::site::Site;
+use crate::specialise::trips::{Assigned, Trip};
 use crate::specialise::value::{Scalar, Value, class, gcd};
 use kda_core::Elem;
 use syn::BinOp;
@@ -41,7 +41,11 @@ impl Specialiser<'_> {
     ) -> Result<()> {
         let site = Site::Expr(&trip.expr.expr);
         if self.frames.len() > 1 {
-            return Err(Diagnostic::new(161, site, "a loop that is unrolled by a pipeline stands in the kernel itself"));
+            return Err(Diagnostic::new(
+                161,
+                site,
+                "a loop that is unrolled by a pipeline stands in the kernel itself",
+            ));
         }
         let period = rings.iter().map(|ring| u64::from(self.rings[*ring].stages)).fold(1, |a, b| a / gcd(a, b) * b);
         if period > MAX_COPIES {
@@ -187,9 +191,13 @@ impl Specialiser<'_> {
                 continue;
             }
             if [was, is].iter().any(|h| h.bytes.is_some() || h.copied || h.stored) {
-                return Err(Diagnostic::new(654, site, "copies of a stage that goes round the loop are under way at its end")
-                    .note(is.taken.0, "it is taken here")
-                    .help("copy into a stage, or out of it, in the trip that gives it"));
+                return Err(Diagnostic::new(
+                    654,
+                    site,
+                    "copies of a stage that goes round the loop are under way at its end",
+                )
+                .note(is.taken.0, "it is taken here")
+                .help("copy into a stage, or out of it, in the trip that gives it"));
             }
             let taken = is.taken;
             self.holdings[last.id as usize].done = true;
@@ -197,8 +205,12 @@ impl Specialiser<'_> {
         }
         for (id, was) in holdings.iter().enumerate() {
             if !was.done && self.holdings[id].done {
-                return Err(Diagnostic::new(654, was.taken, "this stage is given in a loop that may run more than once")
-                    .help("take it in the loop too, or give it behind the loop"));
+                return Err(Diagnostic::new(
+                    654,
+                    was.taken,
+                    "this stage is given in a loop that may run more than once",
+                )
+                .help("take it in the loop too, or give it behind the loop"));
             }
         }
         self.check_holdings(holdings.len())
