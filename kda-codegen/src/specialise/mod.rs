@@ -262,7 +262,7 @@ impl<'a> Specialiser<'a> {
         let mut region = std::mem::take(&mut self.builder).finish();
         self.close_cluster(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
-        self.check_protocol(&region)?;
+        let protocol = self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
         let products = self.buffers.iter().enumerate().filter(|(_, b)| b.multiplied).map(|(index, _)| index).collect();
         let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
@@ -293,6 +293,7 @@ impl<'a> Specialiser<'a> {
             shared: self.buffers.iter().filter(|b| b.used).map(|b| b.desc.clone()).collect(),
             roles: self.resolved.roles.clone(),
             barriers: self.barriers.iter().map(|(b, _)| b.clone()).collect(),
+            protocol,
             params,
             param_bytes: self.resolved.param_bytes,
             consts: self.variant.bindings.iter().map(|(n, v)| (n.clone(), const_text(v))).collect(),

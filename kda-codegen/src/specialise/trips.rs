@@ -57,7 +57,7 @@ impl Specialiser<'_> {
         let apart = start.uniform().max(end.uniform()).max(step.uniform()) > Uniform::Cta;
         let place = if apart { format!(" in roles {:?}", self.roles) } else { String::new() };
         key.push_str(&place);
-        self.counters.insert(counter.reg, format!("[{key}]"));
+        self.counters.insert(counter.reg, format!("counter({key})"));
         if let Some(n) = trip_count(start, end, step) {
             return Trips::Known(n as u64);
         }

@@ -3,6 +3,7 @@
 mod copies;
 mod middle;
 mod products;
+mod protocol;
 mod unrolled;
 
 use super::harness::{Random, Run, error_of};

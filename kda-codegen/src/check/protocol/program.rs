@@ -207,3 +207,15 @@ pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
         Some(Trips::Part) | None => Some(format!("loop at {span}")),
     }
 }
+
+/// True if a key says nothing of the value: it is the number of a loop, or names a register, which is no function of the
+/// launch parameters.
+pub fn opaque(key: &str) -> bool {
+    let mut parts = key.split('%');
+    parts.next();
+    key.starts_with("loop at")
+        || parts.any(|part| {
+            let name = part.trim_start_matches(|c: char| c.is_ascii_lowercase());
+            name.len() < part.len() && name.starts_with(|c: char| c.is_ascii_digit())
+        })
+}

@@ -8,7 +8,7 @@
 
 use super::Model;
 use super::play::{Agent, Levels, MANY};
-use super::program::{Step, Unknown, count, key, text};
+use super::program::{Step, Unknown, count, key, opaque, text};
 use crate::kir::Trips;
 use std::collections::BTreeMap;
 
@@ -70,11 +70,15 @@ fn settle(steps: &[Step], case: &BTreeMap<&str, Case>) -> Vec<Step> {
             Some(Case::Value(value) | Case::Settled(value)) => count(trips, value),
             None => 0,
         };
+        if let Some(Trips::Guard { .. }) = trips {
+            out.extend(if ahead > 0 { body } else { Vec::new() });
+            continue;
+        }
         for trip in 0..ahead {
             out.extend(body.iter().map(|step| in_trip(step, trip)));
         }
-        match (trips, value) {
-            (_, Some(Case::Value(_))) | (Some(Trips::Guard { .. }), _) => {}
+        match value {
+            Some(Case::Value(_)) => {}
             _ => out.push(Step::Loop { trips: trips.clone(), body, span: *span }),
         }
     }
@@ -86,7 +90,7 @@ fn in_trip(step: &Step, trip: u64) -> Step {
     let Step::Loop { trips, body, span } = step else { return step.clone() };
     let mut trips = trips.clone();
     if let Some(Trips::Expression { key, .. } | Trips::Guard { key, .. }) = &mut trips
-        && key.contains('[')
+        && key.contains("counter(")
     {
         key.push_str(&format!(" in trip {trip}"));
     }
@@ -135,11 +139,18 @@ fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) 
         let mut keys: Vec<&String> = loops.iter().map(|(key, ..)| key).collect();
         keys.sort();
         keys.dedup();
+        let mut inside = None;
         let provable = keys.into_iter().find(|key| {
             let bodies: Vec<(usize, &[Step])> =
                 loops.iter().filter(|(k, ..)| k == *key).map(|(_, index, _, body)| (agents[*index].0, *body)).collect();
             let mut trip = levels.clone();
-            together(&bodies, &mut trip, model).is_ok() && trip.relative(model) == before
+            match together(&bodies, &mut trip, model) {
+                Ok(()) => trip.relative(model) == before,
+                Err(why) => {
+                    inside.get_or_insert(why);
+                    false
+                }
+            }
         });
         match provable.cloned() {
             Some(done) => {
@@ -147,14 +158,15 @@ fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) 
                     agents[*index].1.advance();
                 }
             }
-            None => return Err(reason(&loops, &agents, model)),
+            None => return Err(reason(&loops, inside, &agents, model)),
         }
     }
 }
 
-/// Why these loops have no proof.
+/// Why these loops have no proof; `inside` says why a trip of one of them has none.
 fn reason(
     loops: &[(String, usize, &Option<Trips>, &[Step])],
+    inside: Option<String>,
     agents: &[(usize, Agent<'_>)],
     model: &Model<'_>,
 ) -> String {
@@ -162,13 +174,12 @@ fn reason(
     if let Some((_, index, ..)) = loops.iter().find(|(_, _, trips, _)| trips.is_none()) {
         return format!("role `{}` has a `while` loop, and how often it runs is not known", of(*index));
     }
-    // A register in a key is no function of the launch parameters.
-    if let Some((_, index, trips, _)) = loops.iter().find(|(key, ..)| has_register(key)) {
+    if let Some((_, index, trips, _)) = loops.iter().find(|(key, ..)| opaque(key)) {
         let (role, text) = (of(*index), text(trips));
         return format!("the trips of {text} in role `{role}` are computed in a loop or read from memory");
     }
     match loops {
-        [] => "the roles come to no end".to_string(),
+        [] => "a trip alone waits for stages of other trips".to_string(),
         [(key, a, trips, _), rest @ ..] => match rest.iter().find(|(other, ..)| other != key) {
             Some((_, b, others, _)) => format!(
                 "role `{}` runs over {}, role `{}` over {}, which may differ",
@@ -177,17 +188,8 @@ fn reason(
                 of(*b),
                 text(others)
             ),
-            None => format!("a trip of {} does not leave the stages as it found them", text(trips)),
+            None => inside
+                .unwrap_or_else(|| format!("a trip of {} does not leave the stages as it found them", text(trips))),
         },
     }
-}
-
-/// True if the text names a register of the kernel.
-fn has_register(key: &str) -> bool {
-    let mut parts = key.split('%');
-    parts.next();
-    parts.any(|part| {
-        let name = part.trim_start_matches(|c: char| c.is_ascii_lowercase());
-        name.len() < part.len() && name.starts_with(|c: char| c.is_ascii_digit())
-    })
 }

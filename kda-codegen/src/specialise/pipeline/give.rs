@@ -28,6 +28,11 @@ impl Specialiser<'_> {
             self.check_products(slot, site)?;
         }
         let holding = self.holdings[slot.id as usize].clone();
+        let older = self.holdings[..slot.id as usize].iter().find(|h| !h.done && (h.ring, h.side) == (ring, side));
+        if let Some(older) = older {
+            return Err(Diagnostic::new(654, site, "stages are given in the order in which they were taken")
+                .note(older.taken.0, "this one was taken earlier"));
+        }
         if holding.elected != self.elected {
             let (taker, giver) =
                 if self.elected { ("the whole role", "one thread") } else { ("one thread", "the whole role") };
@@ -75,7 +80,6 @@ impl Specialiser<'_> {
                 }
             }
         }
-        self.advance_state(ring, side, site)?;
         Ok(Value::Unit)
     }
 

@@ -90,6 +90,7 @@ impl Specialiser<'_> {
             stored: false,
             done: false,
         });
+        self.advance_state(ring, side, site)?;
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
     }
 

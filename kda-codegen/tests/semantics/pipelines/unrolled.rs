@@ -172,9 +172,44 @@ fn what_cannot_go_round() {
         (654, "#[role(math)] { let s = ring.wait(); for i in 0..n { s.release(); } }"),
         (654, "#[role(math)] { let mut s = ring.wait(); for i in 0..n { s = ring.wait(); } s.release(); }"),
         (161, "#[role(math)] #[unroll(ring)] for i in 0..n { for j in 0..i { let s = ring.wait(); s.release(); } }"),
+        (654, "#[role(math)] { let s = ring.wait(); let t = ring.wait(); t.release(); s.release(); }"),
         (161, "#[role(math)] #[unroll(x)] for i in 0..n { let s = ring.wait(); s.release(); }"),
     ];
     for (code, body) in wrong {
         assert_eq!(error_in(format!("{ring} {body}").leak()), code, "{body}");
+    }
+}
+
+/// Two stages of a ring held at once, one of which goes round.
+#[test]
+fn a_role_holds_two_stages() {
+    for attribute in ["", "#[unroll(ring)]"] {
+        let body = format!(
+            "let ring = Pipeline::<load, math> {{ v: smem::<f32, Shape<8, 32>, _, {{ S + 1 }}>() }};
+        #[role(load)]
+        {attribute}
+        for i in 0..n {{
+            let slot = ring.acquire();
+            for r in 0..8 {{ slot.v[[r, lane]] = x.at([8 * i + r, lane]).load(); }}
+            slot.commit();
+        }}
+        #[role(math)]
+        if n > 0 {{
+            let mut slot = ring.wait();
+            {attribute}
+            for i in 1..n {{
+                let next = ring.wait();
+                for r in 0..8 {{
+                    let sum = slot.v[[r, lane]] + 0.0 * next.v[[r, lane]];
+                    y.at([8 * i - 8 + r, lane]).store(sum);
+                }}
+                slot.release();
+                slot = next;
+            }}
+            for r in 0..8 {{ y.at([8 * n - 8 + r, lane]).store(slot.v[[r, lane]]); }}
+            slot.release();
+        }}"
+        );
+        Case { roles: "load = 0..1, math = 1..2, idle = 2..4", params: [X, Y], body: body.leak() }.check(|_, x| x);
     }
 }
