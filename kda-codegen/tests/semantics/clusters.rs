@@ -275,6 +275,19 @@ fn a_cluster_loads_a_tile_together() {
     }
 }
 
+/// Loops unrolled by the stages.
+#[test]
+fn loops_over_shared_tiles_are_unrolled() {
+    for size in [2, 4] {
+        let (mut plain, expected) = product_run(size);
+        let source = product(size, &format!("{}", 64 / size)).replace("for kb in", "#[unroll(ab)] for kb in");
+        plain.compiled =
+            Run::new(&source.replace("#[elect_one]\n        #[unroll(ab)]", "#[unroll(ab)]\n        #[elect_one]"))
+                .compiled;
+        assert_eq!(plain.launch_everywhere(size).read::<f32>("c"), expected, "clusters of {size}");
+    }
+}
+
 /// The consuming side is one thread, which copies its stages out: it releases them in all CTAs.
 #[test]
 fn one_thread_releases_in_all_ctas() {

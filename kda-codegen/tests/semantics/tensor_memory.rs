@@ -94,6 +94,17 @@ fn products_are_right_under_every_schedule() {
     }
 }
 
+/// Loops unrolled by the stages of the tiles: descriptors are constants.
+#[test]
+fn loops_over_stages_are_unrolled() {
+    let (mut plain, expected) = run(64, 2, 2);
+    let unrolled =
+        product(64, 2, 2).replace("            for kb in", "            #[unroll(ab)]\n            for kb in");
+    plain.compiled = Run::new(&unrolled).compiled;
+    assert!(plain.compiled.ptx.matches("tcgen05.mma").count() >= 8, "{}", plain.compiled.ptx);
+    assert_eq!(plain.launch_everywhere(CTAS).read::<f32>("c"), expected);
+}
+
 /// Two accumulators of one pipeline, slices along K, a second set of products ahead of the epilogue's read.
 #[test]
 fn slices_and_several_accumulators() {
