@@ -329,8 +329,7 @@ mod family {{
         assert_eq!(run.launch_everywhere(size).read::<f32>("y"), x.repeat(size as usize), "clusters of {size}");
         let arrival = "    mbarrier.arrive.release.cluster.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(arrival).count(), size as usize, "{}", run.compiled.ptx);
-        let last =
-            run.compiled.ptx.lines().filter(|l| l.starts_with(arrival)).next_back().expect("an arrival").to_string();
+        let last = run.compiled.ptx.lines().rfind(|l| l.starts_with(arrival)).expect("an arrival").to_string();
         is_reported(&mut run, size, &last, "", 0);
     }
 }
