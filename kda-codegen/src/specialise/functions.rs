@@ -29,6 +29,7 @@ const FUNCTIONS: &[&str] = &[
     "shfl_xor",
     "cta_sync",
     "warp_sync",
+    "role_sync",
     "smem",
     "size_of",
     "pdl::wait",
