@@ -4,6 +4,7 @@ mod copies;
 mod middle;
 mod products;
 mod protocol;
+mod restarts;
 mod unrolled;
 
 use super::harness::{Random, Run, error_of};
