@@ -82,7 +82,7 @@ impl Fences<'_> {
                             out.push(fence(Proxy::AsyncGlobal, *guard, *place));
                         }
                     }
-                    Sync::Take { .. } | Sync::MbarrierInit { .. } => {}
+                    Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } => {}
                 },
                 Node::If { then, other, .. } => {
                     let (mut a, mut b) = (*dirty, *dirty);
@@ -111,6 +111,7 @@ impl Fences<'_> {
         for node in region {
             match node {
                 Node::Sync { sync: Sync::SharedWrite { buffer }, .. } => dirty |= self.sources.contains(buffer),
+                Node::Sync { sync: Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. }, .. } => {}
                 Node::Sync { .. } => dirty = false,
                 Node::If { then, other, .. } => {
                     let untouched = |region| !self.has_step(region);
@@ -127,7 +128,10 @@ impl Fences<'_> {
     /// True if every way through the region passes a step at which a fence would stand.
     fn has_step(&self, region: &Region) -> bool {
         region.iter().any(|node| match node {
-            Node::Sync { sync, .. } => !matches!(sync, Sync::SharedWrite { .. }),
+            Node::Sync { sync, .. } => !matches!(
+                sync,
+                Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. }
+            ),
             Node::If { then, other, .. } => self.has_step(then) && self.has_step(other),
             _ => false,
         })

@@ -151,6 +151,13 @@ pub enum Sync {
         /// Number of its place in the source.
         span: usize,
     },
+    /// A side of a ring goes on at the first stage.
+    Restart {
+        /// Index of the ring.
+        ring: usize,
+        /// Number of its place in the source.
+        span: usize,
+    },
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
         /// Index of the ring.

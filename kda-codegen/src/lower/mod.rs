@@ -128,7 +128,10 @@ impl Writer {
                 self.inst(None, Ret {}.into());
             }
             Node::Sync { sync, place } => {
-                if !matches!(sync, Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. }) {
+                if !matches!(
+                    sync,
+                    Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. } | Sync::Restart { .. }
+                ) {
                     self.at(*place);
                 }
                 self.sync(sync);
@@ -197,7 +200,7 @@ impl Writer {
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
-            Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. } => {}
+            Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. } | Sync::Restart { .. } => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }
     }

@@ -32,6 +32,7 @@ const FUNCTIONS: &[&str] = &[
     "cluster_arrive",
     "cluster_wait",
     "warp_sync",
+    "role_sync",
     "smem",
     "tmem",
     "size_of",

@@ -142,6 +142,10 @@ impl Specialiser<'_> {
                 let [] = self.arguments(&name, &args, site)?;
                 self.take_stage(ring, name == "wait", site)
             }
+            (Value::Ring(ring), "restart") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.restart(ring, site)
+            }
             (Value::Slot(slot), "commit" | "release") => {
                 let [] = self.arguments(&name, &args, site)?;
                 self.give_stage(&slot, &name, site)

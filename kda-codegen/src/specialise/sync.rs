@@ -53,6 +53,10 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.builder.sync(Sync::Warp);
             }
+            "role_sync" => {
+                let [] = self.arguments(name, args, site)?;
+                self.role_sync(site)?;
+            }
             "pdl::wait" => {
                 let [] = self.arguments(name, args, site)?;
                 if self.roles.is_some() || self.control() > Uniform::Cta {

@@ -4,6 +4,7 @@ mod copies;
 mod middle;
 mod products;
 mod protocol;
+mod restarts;
 mod unrolled;
 
 use super::harness::{Random, Run, error_of};
@@ -333,4 +334,45 @@ fn sides_act_in_one_way() {
         let code = error_in(body.leak());
         assert!(matches!(code, 351 | 652), "{sides}: {code}");
     }
+}
+
+/// A barrier of one role: its warps exchange what they have stored, while others go on.
+#[test]
+fn roles_meet_by_themselves() {
+    let case = Case {
+        roles: "single = 0..1, pair = 1..3, idle = 3..4",
+        params: [X, Y],
+        body: "let a = smem::<f32, Shape<2, 32>>();
+        let b = smem::<f32, Shape<32>>();
+        #[role(single)]
+        for i in 0..n {
+            b[[lane]] = x.at([8 * i, lane]).load();
+            role_sync();
+            y.at([8 * i, lane]).store(b[[31 - lane]]);
+            role_sync();
+        }
+        #[role(pair)]
+        for i in 0..n {
+            a[[warp - 1, lane]] = x.at([8 * i + warp, lane]).load();
+            role_sync();
+            y.at([8 * i + 3 - warp, lane]).store(a[[2 - warp, lane]]);
+            role_sync();
+        }",
+    };
+    let (mut run, x) = case.run(1, 3);
+    let got = run.launch_everywhere(1).read::<f32>("y");
+    for i in 0..3 {
+        for lane in 0..32 {
+            let at = i * TILE + lane;
+            let first = x[i * TILE + 31 - lane];
+            assert_eq!([got[at], got[at + 32], got[at + 64]], [first, x[at + 32], x[at + 64]]);
+        }
+    }
+    // One barrier, for the role of two warps.
+    assert_eq!(run.compiled.barriers.len(), 1);
+    for removed in ["bar.sync 1", "bar.warp.sync"] {
+        assert!(case.without(removed) > 0, "{removed}");
+    }
+    assert_eq!(error_in("role_sync();"), 352);
+    assert_eq!(error_in("#[role(load)] if lane < 3 { role_sync(); }"), 350);
 }

@@ -18,6 +18,8 @@ pub struct Levels {
     pub given: Vec<Vec<Vec<u64>>>,
     /// Arrivals so far, by barrier and role; the first barrier is that of the CTA.
     arrivals: Vec<Vec<u64>>,
+    /// Restarts so far, by ring and role, and the stages taken at the last one.
+    restarts: Vec<Vec<(u64, u64)>>,
 }
 
 impl Levels {
@@ -25,7 +27,9 @@ impl Levels {
     pub fn new(model: &Model<'_>) -> Levels {
         let roles = model.roles.len();
         let none: Vec<Vec<Vec<u64>>> = model.rings.iter().map(|r| vec![vec![0; roles]; r.sides.len()]).collect();
-        Levels { taken: none.clone(), given: none, arrivals: vec![vec![0; roles]; model.barriers.len() + 1] }
+        let arrivals = vec![vec![0; roles]; model.barriers.len() + 1];
+        let restarts = vec![vec![(0, 0); roles]; model.rings.len()];
+        Levels { taken: none.clone(), given: none, arrivals, restarts }
     }
 
     /// Stages that every role of a side has given.
@@ -55,6 +59,17 @@ impl Levels {
                 self.arrivals[number(Some(barrier), model)][role] += 1;
                 true
             }
+            Event::Restart { ring, .. } => {
+                if !std::mem::replace(announced, true) {
+                    let taken = self.taken[ring].iter().map(|side| side[role]).max().unwrap_or(0);
+                    let (count, at) = &mut self.restarts[ring][role];
+                    (*count, *at) = (*count + 1, taken);
+                }
+                // After the same number of stages, or the sides would be at different ones.
+                let (count, at) = self.restarts[ring][role];
+                let parties = (0..self.taken[ring].len()).flat_map(|side| model.parties(ring, side));
+                parties.map(|other| self.restarts[ring][*other]).all(|other| other.0 > count || other == (count, at))
+            }
             Event::Meet { barrier, .. } => {
                 let at = number(barrier, model);
                 if !std::mem::replace(announced, true) {
@@ -73,6 +88,13 @@ impl Levels {
             let parties: Vec<(usize, usize)> = (0..self.taken[ring].len()).flat_map(used).collect();
             let of = |(side, role): &(usize, usize)| self.taken[ring][*side][*role].min(self.given[ring][*side][*role]);
             let least = parties.iter().map(of).min().unwrap_or(0);
+            let restarts = parties.iter().map(|(_, role)| self.restarts[ring][*role].0).min().unwrap_or(0);
+            for role in parties.iter().map(|(_, role)| role).collect::<std::collections::BTreeSet<_>>() {
+                let (count, at) = self.restarts[ring][*role];
+                // Where it was restarted matters only while others have not been there.
+                let at = if count > restarts { at.saturating_sub(least) } else { 0 };
+                self.restarts[ring][*role] = (count.saturating_sub(restarts), at);
+            }
             for (side, role) in parties {
                 self.taken[ring][side][role] -= least;
                 self.given[ring][side][role] -= least;

@@ -19,6 +19,8 @@ pub enum Event {
     Meet { barrier: Option<u32>, span: usize },
     /// Arrives at a barrier.
     Arrive { barrier: u32, span: usize },
+    /// Goes on at the first stage of a ring. Whether roles meet there makes no difference to what they get.
+    Restart { ring: usize, span: usize },
 }
 
 impl Event {
@@ -28,7 +30,8 @@ impl Event {
             Event::Take { span, .. }
             | Event::Give { span, .. }
             | Event::Meet { span, .. }
-            | Event::Arrive { span, .. } => span,
+            | Event::Arrive { span, .. }
+            | Event::Restart { span, .. } => span,
         }
     }
 
@@ -39,6 +42,7 @@ impl Event {
             Event::Give { ring, side, .. } => Event::Give { ring, side, span: 0 },
             Event::Meet { barrier, .. } => Event::Meet { barrier, span: 0 },
             Event::Arrive { barrier, .. } => Event::Arrive { barrier, span: 0 },
+            Event::Restart { ring, .. } => Event::Restart { ring, span: 0 },
         };
         plain(self) == plain(other)
     }
@@ -66,8 +70,9 @@ pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<St
     for node in region {
         match node {
             // Whatever stands outside roles is done by every role; a ring of the whole CTA counts once.
-            Node::Sync { sync: Sync::Take { ring, .. } | Sync::Give { ring, .. }, .. }
-                if role > 0 && model.rings[*ring].whole_cta() => {}
+            Node::Sync {
+                sync: Sync::Take { ring, .. } | Sync::Give { ring, .. } | Sync::Restart { ring, .. }, ..
+            } if role > 0 && model.rings[*ring].whole_cta() => {}
             Node::Sync { sync, .. } => steps.extend(event(sync).map(Step::Event)),
             Node::If { branch: Branch::Roles(roles), then, .. } => {
                 if roles.contains(&role) {
@@ -114,6 +119,7 @@ fn event(sync: &Sync) -> Option<Event> {
     match sync {
         Sync::Take { ring, side, span } => Some(Event::Take { ring: *ring, side: *side, span: *span }),
         Sync::Give { ring, side, span } => Some(Event::Give { ring: *ring, side: *side, span: *span }),
+        Sync::Restart { ring, span } => Some(Event::Restart { ring: *ring, span: *span }),
         Sync::Cta => Some(Event::Meet { barrier: None, span: usize::MAX }),
         // No role meets the cluster by itself: a second barrier of the CTA.
         Sync::Cluster { wait, span, .. } => wait.then_some(Event::Meet { barrier: Some(CLUSTER), span: *span }),

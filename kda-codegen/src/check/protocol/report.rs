@@ -84,6 +84,13 @@ pub fn deadlock(stuck: &[(usize, Event)], levels: &Levels, condition: &str, mode
                 let name = model.barriers.iter().find(|b| b.id == id).map_or("cluster_sync()", |b| b.name.as_str());
                 format!("role `{who}` waits at `{name}`")
             }
+            Event::Restart { ring, .. } => {
+                let taken = levels.taken[ring].iter().map(|side| side[*role]).max().unwrap_or(0);
+                format!(
+                    "role `{who}` restarts `{}` after {taken} stages, and no other role does",
+                    model.rings[ring].name
+                )
+            }
             Event::Give { .. } | Event::Arrive { .. } => format!("role `{who}` has more to do"),
         };
         (model.place(event.span()), what)

@@ -12,6 +12,7 @@ use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{DstAndPred, Src};
 use kda_ptx::table::*;
+use syn::visit::Visit;
 
 impl Specialiser<'_> {
     /// `Pipeline::<load, math> { a: smem…, b: smem… }`
@@ -80,11 +81,18 @@ impl Specialiser<'_> {
         let barriers = self.place_buffer(desc, site);
         self.buffers[barriers].used = true;
         let index = self.rings.len();
+        let mut restarts = Restarts { ring: &name, found: false };
+        restarts.visit_block(&self.kernel.body);
+        let restarts = restarts.found;
+        if restarts && stages > 32 {
+            return Err(form("a pipeline that is restarted has at most 32 stages"));
+        }
         self.rings.push(Ring {
             name: name.clone(),
             ways: vec![Default::default(); sides.len()],
             sides,
             stages,
+            restarts,
             buffers,
             barriers,
             written: Default::default(),
@@ -186,5 +194,19 @@ pub(in crate::specialise) fn fill_counts(region: &mut crate::kir::Region, rings:
             }
             _ => {}
         }
+    }
+}
+
+/// Looks for `ring.restart()`.
+struct Restarts<'n> {
+    ring: &'n str,
+    found: bool,
+}
+
+impl<'ast> Visit<'ast> for Restarts<'_> {
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let of = |path: &syn::ExprPath| path.path.get_ident().is_some_and(|name| name == self.ring);
+        self.found |= call.method == "restart" && matches!(call.receiver.as_ref(), syn::Expr::Path(path) if of(path));
+        syn::visit::visit_expr_method_call(self, call);
     }
 }

@@ -54,6 +54,8 @@ pub struct Ring {
     pub sides: Vec<Vec<usize>>,
     /// Number of stages.
     pub stages: u32,
+    /// It is restarted somewhere: a role keeps the phase of each stage, in a bit of its own.
+    pub restarts: bool,
     /// Buffers by name: tiles, or shared views of all stages.
     pub buffers: Vec<(String, Value)>,
     /// Buffer of the mbarriers: for each side those that it completes, in the order of flow.

@@ -2,7 +2,7 @@
 
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::MbarrierRole;
+use crate::kir::{MbarrierRole, Sync, Uniform};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
@@ -75,6 +75,47 @@ impl Specialiser<'_> {
         }
     }
 
+    /// Parity of the phase of a stage for which a side waits next, counted from 0.
+    pub(super) fn parity(&mut self, ring: usize, stage: &Value, phase: Value, site: Site<'_>) -> Result<Value> {
+        if !self.rings[ring].restarts {
+            return Ok(phase);
+        }
+        let bits = self.binary(&BinOp::Shr(Default::default()), phase, stage.clone(), site)?;
+        self.binary(&BinOp::BitAnd(Default::default()), bits, Value::u32(1), site)
+    }
+
+    /// `ring.restart()`: the next stage is the first.
+    pub(in crate::specialise) fn restart(&mut self, ring: usize, site: Site<'_>) -> Result<Value> {
+        let parties = self.parties();
+        let sides: Vec<usize> = (0..self.rings[ring].sides.len())
+            .filter(|side| self.check_side(ring, *side, "restart", site).is_ok())
+            .collect();
+        if sides.is_empty() {
+            return self.check_side(ring, 0, "restart", site).map(|()| Value::Unit);
+        }
+        if self.control() > Uniform::Warp && !self.elected {
+            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
+        }
+        let held = self.holdings.iter().find(|h| h.ring == ring && !h.done && sides.contains(&h.side));
+        if let Some(held) = held {
+            return Err(Diagnostic::new(654, site, "the pipeline restarts while a stage is held")
+                .note(held.taken.0, "it was taken here")
+                .help("give it first"));
+        }
+        for side in sides {
+            for party in &parties {
+                let scopes = &mut self.frames[0].scopes;
+                if let Some(id) = scopes.find(&state_name(ring, side, *party, "stage")) {
+                    scopes.get_mut(id).value = Value::u32(0);
+                }
+            }
+        }
+        self.place(site);
+        let span = self.note_span(site);
+        self.builder.sync(Sync::Restart { ring, span });
+        Ok(Value::Unit)
+    }
+
     /// Locals that hold stages of these rings: of the roles that act here, and of slots in variables.
     pub(super) fn stage_locals(&self, rings: &[usize]) -> Vec<usize> {
         let scopes = &self.frames[0].scopes;
@@ -101,6 +142,7 @@ impl Specialiser<'_> {
     pub(super) fn advance_state(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<()> {
         let stages = self.rings[ring].stages;
         let (stage, phase) = self.state(ring, side, site)?;
+        let bit = self.binary(&BinOp::Shl(Default::default()), Value::u32(1), stage.clone(), site)?;
         let next = self.binary(&BinOp::Add(Default::default()), stage, Value::u32(1), site)?;
         let wraps = self.binary(&BinOp::Eq(Default::default()), next.clone(), Value::u32(stages), site)?;
         let (stage, turned) = match &wraps {
@@ -109,6 +151,10 @@ impl Specialiser<'_> {
                 (if wrapped { Value::u32(0) } else { next }, Value::u32(wrapped.into()))
             }
             _ => (self.select(wraps.clone(), Value::u32(0), next, site)?, self.cast(wraps, Elem::U32, site)?),
+        };
+        let turned = match self.rings[ring].restarts {
+            true => bit,
+            false => turned,
         };
         let phase = self.binary(&BinOp::BitXor(Default::default()), phase, turned, site)?;
         for party in self.parties() {

@@ -64,6 +64,7 @@ impl Specialiser<'_> {
             }
         }
         let (stage, phase) = self.state(ring, side, site)?;
+        let phase = self.parity(ring, &stage, phase, site)?;
         // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.
         let parity = match side {
             0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), site)?,
