@@ -1,5 +1,6 @@
 //! A compiled variant, owned: the mirror of [`kda_core::KernelDesc`] before it is written as tokens.
 
+use crate::check::protocol::Verdict;
 use kda_core::expr::BinaryOp;
 use kda_core::{Arch, Elem, IsaVersion, Swizzle};
 
@@ -21,6 +22,7 @@ pub struct Compiled {
     pub shared: Vec<SharedBuffer>,
     pub roles: Vec<Role>,
     pub barriers: Vec<Barrier>,
+    pub protocol: Verdict,
     pub params: Vec<Param>,
     pub param_bytes: u32,
     pub consts: Vec<(String, String)>,

@@ -196,6 +196,7 @@ pub fn signature_only(family: &Family, kernel: &Kernel, variant: &Variant, resol
         shared: Vec::new(),
         roles: resolved.roles.clone(),
         barriers: Vec::new(),
+        protocol: crate::check::protocol::Verdict::Nothing,
         params: resolved.params.clone(),
         param_bytes: resolved.param_bytes,
         consts: variant.bindings.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),

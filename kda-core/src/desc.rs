@@ -36,6 +36,8 @@ pub struct KernelDesc {
     pub roles: &'static [RoleDesc],
     /// Named barriers.
     pub barriers: &'static [BarrierDesc],
+    /// What is known of its pipelines and barriers.
+    pub protocol: Protocol,
     /// Parameters in ABI order.
     pub params: &'static [ParamDesc],
     /// Bytes of the parameter block.
@@ -51,6 +53,32 @@ pub struct KernelDesc {
     pub source: SourceLocation,
     /// Hash of the PTX text (FNV-1a, 64 bit).
     pub hash: u64,
+}
+
+/// What the compiler knows of the pipelines and barriers of a kernel: whether every role gets what it waits for, and every
+/// stage that is committed is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// There are neither pipelines nor named barriers.
+    #[default]
+    Nothing,
+    /// That is so, however often loops run.
+    Proved,
+    /// That is so with the numbers of trips that were tried.
+    NotProved {
+        /// Why there is no proof for all of them.
+        why: &'static str,
+    },
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Protocol::Nothing => f.write_str("nothing to prove"),
+            Protocol::Proved => f.write_str("proved"),
+            Protocol::NotProved { why } => write!(f, "not proved: {why}"),
+        }
+    }
 }
 
 /// A place in Rust source.

@@ -1,7 +1,7 @@
 //! The CUDA executor on a real device. Without one these tests say so and end; with `KDA_REQUIRE_CUDA` set they fail.
 #![cfg(feature = "cuda")]
 
-use kda_core::desc::{DimDesc, SourceLocation, StrideDesc, TensorParam, content_hash};
+use kda_core::desc::{DimDesc, Protocol, SourceLocation, StrideDesc, TensorParam, content_hash};
 use kda_core::exec::{ExecError, Stream};
 use kda_core::expr::BinaryOp;
 use kda_core::launch::{Arg, prepare};
@@ -99,6 +99,7 @@ const fn step(isa: IsaVersion, arch: Arch, ptx: &'static str) -> KernelDesc {
         shared: &[],
         roles: &[],
         barriers: &[],
+        protocol: Protocol::Nothing,
         params: STEP_PARAMS,
         param_bytes: 24,
         consts: &[],

@@ -1,8 +1,8 @@
 //! Hand-made kernels for tests of the commands.
 
 use kda::core::desc::{
-    BarrierDesc, ConstDesc, DimDesc, Requirement, RoleDesc, SharedBuffer, SourceLocation, StrideDesc, TensorParam,
-    content_hash,
+    BarrierDesc, ConstDesc, DimDesc, Protocol, Requirement, RoleDesc, SharedBuffer, SourceLocation, StrideDesc,
+    TensorParam, content_hash,
 };
 use kda::core::expr::BinaryOp;
 use kda::core::{Arch, Elem, Expr, IsaVersion, KernelDesc, ParamDesc, ParamKind};
@@ -45,6 +45,7 @@ pub static VERIFY: KernelDesc = KernelDesc {
         RoleDesc { name: "consumer", first_warp: 4, warps: 8, registers: Some(232) },
     ],
     barriers: &[BarrierDesc { name: "consumers", id: 1, threads: 256 }],
+    protocol: Protocol::Proved,
     params: &[
         ParamDesc { name: "state", kind: ParamKind::Tensor(STATE), offset: 0, bytes: 8 },
         ParamDesc { name: "state_stride_0", kind: ParamKind::Stride { tensor: 0, axis: 0 }, offset: 8, bytes: 8 },
@@ -75,6 +76,7 @@ const fn scale(arch: Arch, isa: IsaVersion) -> KernelDesc {
         shared: &[],
         roles: &[],
         barriers: &[],
+        protocol: Protocol::Nothing,
         params: &[],
         param_bytes: 0,
         consts: &[],

@@ -1,4 +1,4 @@
-//! A stage released by one thread.
+//! A stage that a role takes and one thread releases.
 
 #[kda_dsl::kernels(arch = sm_90a)]
 mod family {
@@ -23,11 +23,11 @@ mod family {
             slot.commit();
         }
         #[role(math)]
-        {
+        for kb in 0..k / 64 {
+            let slot = ab.wait();
             #[elect_one]
-            for kb in 0..k / 64 {
-                let slot = ab.wait(); //~ KDA0656
-                slot.release();
+            {
+                slot.release(); //~ KDA0656
             }
         }
     }

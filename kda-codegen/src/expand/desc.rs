@@ -1,5 +1,6 @@
 //! A compiled variant as a constant [`kda_core::KernelDesc`].
 
+use crate::check::protocol::Verdict;
 use crate::compiled::{Compiled, OwnedExpr, Param, ParamKind, Stride};
 use kda_core::arch::Reach;
 use kda_core::{Arch, Elem};
@@ -36,6 +37,11 @@ pub(super) fn tokens(compiled: &Compiled) -> TokenStream {
         let (name, id, threads) = (&barrier.name, barrier.id, barrier.threads);
         quote!(::kda_core::desc::BarrierDesc { name: #name, id: #id, threads: #threads })
     });
+    let protocol = match &compiled.protocol {
+        Verdict::Nothing => quote!(Nothing),
+        Verdict::Proved => quote!(Proved),
+        Verdict::NotProved { why } => quote!(NotProved { why: #why }),
+    };
     let params = compiled.params.iter().map(param);
     let consts =
         compiled.consts.iter().map(|(name, value)| quote!(::kda_core::desc::ConstDesc { name: #name, value: #value }));
@@ -59,6 +65,7 @@ pub(super) fn tokens(compiled: &Compiled) -> TokenStream {
             shared: &[#(#shared),*],
             roles: &[#(#roles),*],
             barriers: &[#(#barriers),*],
+            protocol: ::kda_core::desc::Protocol::#protocol,
             params: &[#(#params),*],
             param_bytes: #param_bytes,
             consts: &[#(#consts),*],

@@ -14,11 +14,13 @@ use kda_ptx::table::FenceProxy;
 use std::collections::BTreeSet;
 
 /// Inserts the fences. `generic` tells of each parameter whether the kernel accesses it with ordinary loads, stores or
-/// atomics, anywhere.
-pub fn derive(region: &mut Region, generic: &[bool]) {
-    let mut sources = BTreeSet::new();
+/// atomics, anywhere; `products` are buffers that products read, `handed_over` those whose fence stands where they are
+/// received.
+pub fn derive(region: &mut Region, generic: &[bool], products: BTreeSet<usize>, handed_over: &BTreeSet<usize>) {
+    let mut sources = products;
     async_sources(region, &mut sources);
-    if !sources.is_empty() {
+    sources.retain(|buffer| !handed_over.contains(buffer));
+    if !sources.is_empty() || !handed_over.is_empty() {
         let mut dirty = false;
         Fences { sources, generic }.region(region, &mut dirty);
     }
@@ -54,7 +56,7 @@ fn hands_over(sync: &Sync) -> bool {
         Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } | Sync::NamedArrive { .. } => true,
         Sync::Warp | Sync::Give { .. } => true,
         Sync::BulkStore { .. } | Sync::ProductRead { .. } => true,
-        Sync::Take { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
+        Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
     }
 }
 

@@ -130,6 +130,8 @@ pub enum Sync {
         id: u32,
         /// Threads.
         threads: u32,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// The lanes of the warp meet.
     Warp,
@@ -137,7 +139,7 @@ pub enum Sync {
     Take {
         /// Index of the ring.
         ring: usize,
-        /// 0 for the producing side, 1 for the consuming side.
+        /// Number of the side in the order of flow: 0 produces, the last one consumes.
         side: usize,
         /// Number of its place in the source.
         span: usize,
@@ -146,8 +148,17 @@ pub enum Sync {
     Give {
         /// Index of the ring.
         ring: usize,
-        /// Side.
+        /// Number of the side.
         side: usize,
+        /// Number of its place in the source.
+        span: usize,
+    },
+    /// A side of a ring goes on at the first stage.
+    Restart {
+        /// Index of the ring.
+        ring: usize,
+        /// Number of its place in the source.
+        span: usize,
     },
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
@@ -188,10 +199,14 @@ pub enum Sync {
 pub enum Branch {
     /// The author's condition.
     Plain,
+    /// The author's condition, which compares a value with a constant.
+    Guard(Trips),
     /// The code of roles.
     Roles(Vec<usize>),
     /// The code of one thread that acts for its role.
     Elected,
+    /// A further trip of the loop around it, if there is one: a copy of what stands ahead of the branch.
+    NextTrip,
 }
 
 /// How often a loop runs.
@@ -199,20 +214,39 @@ pub enum Branch {
 pub enum Trips {
     /// So often.
     Known(u64),
-    /// As an expression over launch parameters says.
+    /// As often as a value is above `start`.
     Expression {
-        /// Equal keys are equal values.
+        /// The value: equal keys are equal values.
         key: String,
+        /// Where the loop starts to count.
+        start: u64,
+        /// The value is not smaller.
+        least: u64,
         /// The range as the author wrote it.
         text: String,
     },
+    /// Once if a value is not below `from`, or not at all: a branch.
+    Guard {
+        /// The value.
+        key: String,
+        /// The branch is taken from here on.
+        from: u64,
+        /// The value is not smaller.
+        least: u64,
+        /// The condition as the author wrote it.
+        text: String,
+    },
+    /// It runs the first trips of the loop behind it.
+    Part,
 }
 
-/// Which of the two barriers of a stage.
+/// Which of the barriers of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierRole {
     /// Completes when the stage is filled.
     Full,
+    /// Completes when the middle side of this number, from 1, has done its part.
+    Middle(usize),
     /// Completes when the stage may be filled again.
     Empty,
 }

@@ -130,7 +130,11 @@ impl Writer {
             Node::Sync { sync, place } => {
                 if !matches!(
                     sync,
-                    Sync::SharedWrite { .. } | Sync::ProductRead { .. } | Sync::Take { .. } | Sync::Give { .. }
+                    Sync::SharedWrite { .. }
+                        | Sync::ProductRead { .. }
+                        | Sync::Take { .. }
+                        | Sync::Give { .. }
+                        | Sync::Restart { .. }
                 ) {
                     self.at(*place);
                 }
@@ -195,12 +199,16 @@ impl Writer {
             Sync::NamedSync { id: barrier, threads, .. } => {
                 self.inst(None, BarSync { barrier: id(*barrier), threads: Some(id(*threads)) }.into());
             }
-            Sync::NamedArrive { id: barrier, threads } => {
+            Sync::NamedArrive { id: barrier, threads, .. } => {
                 self.inst(None, BarArrive { barrier: id(*barrier), threads: id(*threads) }.into());
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
-            Sync::SharedWrite { .. } | Sync::ProductRead { .. } | Sync::Take { .. } | Sync::Give { .. } => {}
+            Sync::SharedWrite { .. }
+            | Sync::ProductRead { .. }
+            | Sync::Take { .. }
+            | Sync::Give { .. }
+            | Sync::Restart { .. } => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }
     }

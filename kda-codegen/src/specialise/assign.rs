@@ -44,12 +44,13 @@ impl Specialiser<'_> {
             }
             Expr::MethodCall(call) if call.method == "columns" => self.assign_columns(call, value),
             Expr::Index(index) => {
-                if let Some(Value::Tile(view)) = self.peek(&index.expr) {
+                let target = self.peek(&index.expr)?;
+                if let Some(Value::Tile(view)) = target {
                     let indices = self.indices(&index.index)?;
                     let element = self.tile_at(&view, indices, site)?;
                     return self.tile_store(&element, &value, None, site);
                 }
-                if let Some(Value::Shared(view)) = self.peek(&index.expr) {
+                if let Some(Value::Shared(view)) = target {
                     let indices = self.indices(&index.index)?;
                     let view = self.shared_at(*view, indices, site)?;
                     return self.shared_store(&view, &value, None, site);
@@ -60,12 +61,17 @@ impl Specialiser<'_> {
         }
     }
 
-    /// The value of a plain variable, without evaluating anything.
-    fn peek(&mut self, expr: &Expr) -> Option<Value> {
-        let Expr::Path(path) = expr else { return None };
-        let name = path.path.get_ident()?.to_string();
-        let id = self.frame().scopes.find(&name)?;
-        Some(self.frame().scopes.get(id).value.clone())
+    /// The value of a plain variable, or of a buffer of a stage in one, without evaluating anything.
+    fn peek(&mut self, expr: &Expr) -> Result<Option<Value>> {
+        if let Expr::Field(field) = expr
+            && matches!(self.peek(&field.base)?, Some(Value::Slot(_)))
+        {
+            return self.expr(expr).map(Some);
+        }
+        let Expr::Path(path) = expr else { return Ok(None) };
+        let Some(name) = path.path.get_ident() else { return Ok(None) };
+        let id = self.frame().scopes.find(&name.to_string());
+        Ok(id.map(|id| self.frame().scopes.get(id).value.clone()))
     }
 
     /// A variable, or an element of an array or tuple variable at constant indices.
@@ -107,6 +113,10 @@ impl Specialiser<'_> {
         if !self.frame().scopes.get(id).mutable {
             return Err(Diagnostic::new(159, site, format!("`{name}` does not change"))
                 .help(format!("declare it `let mut {name}`")));
+        }
+        if let Value::Slot(slot) = &self.frame().scopes.get(id).value {
+            let slot = slot.clone();
+            self.check_given(&slot, &value, site)?;
         }
         let mut new = value;
         if self.accumulators > 0 {
@@ -155,6 +165,11 @@ fn plain(op: &BinOp) -> BinOp {
 fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
     if let (Value::Acc(before), Value::Acc(after)) = (old, &new)
         && before.id == after.id
+    {
+        return Ok(new);
+    }
+    if let (Value::Slot(before), Value::Slot(after)) = (old, &new)
+        && (before.ring, before.side) == (after.ring, after.side)
     {
         return Ok(new);
     }

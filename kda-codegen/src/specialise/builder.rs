@@ -7,7 +7,9 @@
 use super::value::{Scalar, class};
 use crate::kir::{Branch, Node, Place, Region, Sync, Uniform, class_index};
 use kda_core::Elem;
-use kda_ptx::operand::PredSrc;
+use kda_ptx::modifier::{CacheHint, NonCoherent, Space, Type};
+use kda_ptx::operand::{Address, DstList, PredSrc};
+use kda_ptx::table::Ld;
 use kda_ptx::{Class, Inst, Reg};
 use std::collections::HashMap;
 
@@ -106,6 +108,26 @@ impl Builder {
     pub fn scalar(&mut self, elem: Elem, uniform: Uniform, make: impl Fn(Reg) -> Inst) -> Scalar {
         let reg = self.pure(class(elem), make);
         Scalar::new(elem, reg, uniform)
+    }
+
+    /// Keeps what an unconditional load of memory that nothing writes gives.
+    pub fn note_load(&mut self, reg: Reg, ty: Type, address: Address) {
+        let key = Ld {
+            strength: None,
+            scope: None,
+            space: Some(Space::Global),
+            cache: None,
+            nc: NonCoherent(false),
+            l1: None,
+            hint: CacheHint(false),
+            prefetch: None,
+            vector: None,
+            ty,
+            dst: DstList(vec![Some(reg)]),
+            address,
+            policy: None,
+        };
+        self.definitions.insert(reg, key.into());
     }
 
     /// The instruction that computes a register without side effects, if that is how it is computed.

@@ -189,7 +189,7 @@ impl Specialiser<'_> {
     pub(super) fn close_cluster(&mut self, region: &mut Region) {
         let met = matches!(region.last(), Some(Node::Sync { sync: Sync::Cluster { wait: true, .. }, .. }));
         if self.cluster.remote && !met {
-            self.spans.push(self.kernel.name.span());
+            self.spans.push(self.kernel.name.span().ends());
             let span = self.spans.len() - 1;
             region
                 .push(Node::Sync { sync: Sync::Cluster { arrive: true, wait: true, span }, place: self.builder.place });

@@ -21,7 +21,9 @@ impl Specialiser<'_> {
             Value::Const(Const::Bool(true)) => self.block(&expr.then_branch),
             Value::Const(Const::Bool(false)) => otherwise(self),
             Value::Scalar(s) if s.elem == Elem::Bool => {
-                self.branch(s, site, |this| this.block(&expr.then_branch), otherwise)
+                let value = self.branch(s, site, |this| this.block(&expr.then_branch), otherwise)?;
+                self.mark_guard(s, &expr.cond);
+                Ok(value)
             }
             other => Err(Diagnostic::new(156, site, format!("a condition is a bool, not {}", other.describe()))),
         }

@@ -37,6 +37,7 @@ const FUNCTIONS: &[&str] = &[
     "cluster_arrive",
     "cluster_wait",
     "warp_sync",
+    "role_sync",
     "smem",
     "tmem",
     "size_of",
@@ -47,6 +48,7 @@ const FUNCTIONS: &[&str] = &[
     "bulk::wait",
     "bulk::wait_read",
     "tma::store",
+    "tma::reduce_add",
     "wgmma::commit",
     "wgmma::wait",
     "l2::evict_first",
@@ -54,6 +56,10 @@ const FUNCTIONS: &[&str] = &[
     "l2::evict_last",
     "l2::evict_normal",
     "l2::evict_unchanged",
+    "l2::prefetch",
+    "l2::prefetch_64",
+    "l2::prefetch_128",
+    "l2::prefetch_256",
 ];
 
 impl Specialiser<'_> {
@@ -145,7 +151,11 @@ impl Specialiser<'_> {
             "l2::evict_first" | "l2::evict_last" | "l2::evict_normal" | "l2::evict_unchanged" => {
                 let [] = self.arguments(&name, args, site)?;
                 let reg = self.policy(super::math::policy(&name));
-                Ok(Value::Hint(Hint { no_allocate: false, policy: Some(reg) }))
+                Ok(Value::Hint(Hint { policy: Some(reg), ..Hint::default() }))
+            }
+            "l2::prefetch_64" | "l2::prefetch_128" | "l2::prefetch_256" => {
+                let [] = self.arguments(&name, args, site)?;
+                Ok(Value::Hint(Hint { prefetch: super::math::prefetch(&name), ..Hint::default() }))
             }
             "l2::evict_first_if" => {
                 let [condition] = self.arguments(&name, args, site)?;
@@ -211,18 +221,24 @@ impl Specialiser<'_> {
         }
     }
 
-    /// `Swizzle<128>` and the number of stages, behind the shape of a buffer.
-    fn tile_form(&mut self, rest: &[GenericArgument], site: Site<'_>) -> Result<(kda_core::Swizzle, u32)> {
-        let wrong =
-            || Diagnostic::new(802, site, "a swizzle is written `Swizzle<128>`, and the number of stages behind it");
-        let Some(GenericArgument::Type(syn::Type::Path(path))) = rest.first() else { return Err(wrong()) };
-        let Some(segment) = path.path.segments.last().filter(|s| s.ident == "Swizzle") else { return Err(wrong()) };
-        let syn::PathArguments::AngleBracketed(args) = &segment.arguments else { return Err(wrong()) };
-        let span_bytes = match args.args.first() {
-            Some(argument) => self.generic_value(argument)?.as_int().unwrap_or(-1),
-            None => -1,
+    /// `Swizzle<128>`, or `_` for rows in order, and the number of stages, behind the shape of a buffer.
+    fn tile_form(&mut self, rest: &[GenericArgument], site: Site<'_>) -> Result<(Option<kda_core::Swizzle>, u32)> {
+        let wrong = || {
+            Diagnostic::new(802, site, "a layout is written `Swizzle<128>` or `_`, and the number of stages behind it")
         };
-        let swizzle = u32::try_from(span_bytes).ok().and_then(kda_core::Swizzle::of_span).ok_or_else(wrong)?;
+        let swizzle = match rest.first() {
+            Some(GenericArgument::Type(syn::Type::Infer(_))) => None,
+            Some(GenericArgument::Type(syn::Type::Path(path))) => {
+                let segment = path.path.segments.last().filter(|s| s.ident == "Swizzle").ok_or_else(wrong)?;
+                let syn::PathArguments::AngleBracketed(args) = &segment.arguments else { return Err(wrong()) };
+                let span_bytes = match args.args.first() {
+                    Some(argument) => self.generic_value(argument)?.as_int().unwrap_or(-1),
+                    None => -1,
+                };
+                Some(u32::try_from(span_bytes).ok().and_then(kda_core::Swizzle::of_span).ok_or_else(wrong)?)
+            }
+            _ => return Err(wrong()),
+        };
         let stages = match rest.get(1) {
             None => 1,
             Some(argument) => match self.generic_value(argument)?.as_int() {
@@ -282,6 +298,14 @@ impl Specialiser<'_> {
         }
         let (swizzle, stages) = self.tile_form(rest, site)?;
         self.staging = Some(stages);
-        self.tile_buffer(name, elem, &shape, swizzle, stages, site)
+        match swizzle {
+            Some(swizzle) => self.tile_buffer(name, elem, &shape, swizzle, stages, site),
+            None => {
+                if stages > 1 {
+                    shape.insert(0, stages);
+                }
+                self.shared_buffer(name, elem, shape, site)
+            }
+        }
     }
 }

@@ -125,6 +125,11 @@ impl Specialiser<'_> {
         }
         let address = self.global_address(view);
         let vector = vector_width(count);
+        if let ([reg], None, ParamKind::Tensor { writes: false, .. }) =
+            (regs.as_slice(), guard, &self.resolved.params[view.param].kind)
+        {
+            self.builder.note_load(*reg, memory_bits(unit), address.clone());
+        }
         self.builder.guarded(
             guard,
             Ld {
@@ -135,7 +140,7 @@ impl Specialiser<'_> {
                 nc: NonCoherent(false),
                 l1: view.hint.no_allocate.then_some(L1Priority::NoAllocate),
                 hint: CacheHint(view.hint.policy.is_some()),
-                prefetch: None,
+                prefetch: view.hint.prefetch,
                 vector,
                 ty: memory_bits(unit),
                 dst: DstList(regs.iter().copied().map(Some).collect()),

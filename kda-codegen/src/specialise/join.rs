@@ -2,6 +2,7 @@
 
 use super::Specialiser;
 use super::params::bits;
+use super::pipeline::Slot;
 use super::range::{Range, multiple};
 use super::site::Site;
 use super::value::{Scalar, Value, class, gcd};
@@ -44,6 +45,11 @@ impl Specialiser<'_> {
                 let blocks = x.blocks.iter().zip(&y.blocks).map(|(x, y)| self.join(x, y, uniform, copies, site));
                 let blocks = blocks.collect::<Result<_>>()?;
                 Ok(Value::Frag(Box::new(x.with(x.kind, blocks))))
+            }
+            // Either side holds one stage; which one, the joined stage says.
+            (Value::Slot(x), Value::Slot(y)) if (x.ring, x.side) == (y.ring, y.side) => {
+                let stage = self.join(&x.stage, &y.stage, uniform, copies, site)?;
+                Ok(Value::Slot(Box::new(Slot { stage, ..**x })))
             }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
                 let elem = self.joined_elem(a, b, site)?;
@@ -110,6 +116,11 @@ impl Specialiser<'_> {
                 let blocks = blocks.collect::<Result<_>>()?;
                 Ok(Value::Frag(Box::new(x.with(x.kind, blocks))))
             }
+            // The stage that is held at the end of a trip is the one that the next trip begins with.
+            (Value::Slot(x), Value::Slot(y)) if (x.ring, x.side) == (y.ring, y.side) => {
+                let stage = self.widen(&x.stage, &y.stage, uniform, phis, changed, site)?;
+                Ok(Value::Slot(Box::new(Slot { stage, ..**x })))
+            }
             (Value::Const(_) | Value::Scalar(_), Value::Const(_) | Value::Scalar(_)) => {
                 let known = match now {
                     Value::Scalar(s) => phis.iter_mut().find(|(phi, _)| phi.reg == s.reg),
@@ -162,6 +173,7 @@ impl Specialiser<'_> {
             (Value::Frag(x), Value::Frag(y)) => {
                 x.blocks.iter().zip(&y.blocks).for_each(|(x, y)| Self::next_values(x, y, phis, out));
             }
+            (Value::Slot(x), Value::Slot(y)) => Self::next_values(&x.stage, &y.stage, phis, out),
             (Value::Scalar(s), after) => {
                 if let Some((phi, _)) = phis.iter().find(|(phi, _)| phi.reg == s.reg)
                     && now != after

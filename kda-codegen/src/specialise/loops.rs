@@ -5,25 +5,17 @@ use super::join::Copy;
 use super::range::{Range, multiple};
 use super::site::Site;
 use super::trial::Mark;
+use super::trips::{Assigned, Trip, Unroll, counter_range, trip_count};
 use super::value::{Scalar, Value, class, gcd};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Node, Place, Trips, Uniform, when};
 use kda_core::Elem;
-use std::collections::BTreeSet;
+use syn::BinOp;
 use syn::visit::Visit;
-use syn::{BinOp, Expr};
 
 /// Trips of an unrolled loop above which the author is asked whether it is meant.
 const MAX_UNROLL: i128 = 4096;
-
-/// `#[unroll]`, `#[unroll(n)]`, or nothing.
-#[derive(Clone, Copy)]
-enum Unroll {
-    Unsaid,
-    Whole,
-    By(i128),
-}
 
 impl Specialiser<'_> {
     /// `for pattern in range { … }`
@@ -46,23 +38,24 @@ impl Specialiser<'_> {
                     return Err(Diagnostic::new(161, site, "the step of a loop is positive"));
                 }
                 let trips = trip_count(&start, &end, &step);
-                let whole = match (unroll, trips) {
+                let whole = match (&unroll, trips) {
                     (Unroll::Whole, None) => {
                         let message = "an unrolled loop needs a trip count known while compiling";
                         return Err(Diagnostic::new(161, site, message));
                     }
                     (Unroll::Whole, Some(_)) => true,
                     (Unroll::By(1), _) => false,
-                    (Unroll::By(n), Some(trips)) if n >= trips => true,
+                    (Unroll::By(n), Some(trips)) if *n >= trips => true,
                     (Unroll::By(n), _) => {
                         let message = format!("unrolling by {n} is possible only as a whole or not at all");
                         return Err(Diagnostic::new(161, site, message));
                     }
                     // One trip is no loop.
-                    (Unroll::Unsaid, trips) => matches!(trips, Some(0 | 1)),
+                    (Unroll::Unsaid | Unroll::Rings(_), trips) => matches!(trips, Some(0 | 1)),
                 };
                 let Some(trips) = trips.filter(|_| whole) else {
-                    return self.runtime_for(expr, start, end, step);
+                    let rings = if let Unroll::Rings(rings) = unroll { rings } else { Vec::new() };
+                    return self.runtime_for(expr, start, end, step, &rings);
                 };
                 if trips > MAX_UNROLL {
                     return Err(Diagnostic::new(161, site, format!("{trips} trips are too many to unroll")));
@@ -93,22 +86,16 @@ impl Specialiser<'_> {
         Ok(Value::Unit)
     }
 
-    fn unroll_attribute(&mut self, attrs: &[syn::Attribute]) -> Result<Unroll> {
-        let Some(attr) = attrs.iter().find(|a| a.path().is_ident("unroll")) else { return Ok(Unroll::Unsaid) };
-        if let syn::Meta::Path(_) = &attr.meta {
-            return Ok(Unroll::Whole);
-        }
-        let expr: Expr = attr.parse_args().map_err(|_| Diagnostic::at(161, attr, "`#[unroll(…)]` takes a number"))?;
-        match self.expr(&expr)?.as_int() {
-            Some(n) if n > 0 => Ok(Unroll::By(n)),
-            Some(n) => Err(Diagnostic::at(161, &expr, format!("unrolling by {n}")).help("write a positive number")),
-            None => Err(Diagnostic::at(161, &expr, "`#[unroll(…)]` takes a constant")),
-        }
-    }
-
     /// A loop over a range, run. The counter has a register from the first trial on, so that the body is never compiled
     /// for the first trip alone.
-    fn runtime_for(&mut self, expr: &syn::ExprForLoop, start: Value, end: Value, step: Value) -> Result<Value> {
+    fn runtime_for(
+        &mut self,
+        expr: &syn::ExprForLoop,
+        start: Value,
+        end: Value,
+        step: Value,
+        rings: &[usize],
+    ) -> Result<Value> {
         let site = Site::Expr(&expr.expr);
         let untyped = |v: &Value| matches!(v, Value::Const(Const::Int(_, None)));
         let elem = match (untyped(&start) && untyped(&end), untyped(&step)) {
@@ -137,31 +124,35 @@ impl Specialiser<'_> {
             let now = this.frame().scopes.get(id).value.clone();
             this.binary(&BinOp::Lt(Default::default()), now, end.clone(), site)
         };
-        let body = |this: &mut Self| {
-            let now = this.frame().scopes.get(id).value.clone();
-            let seen = match &now {
-                Value::Scalar(s) => Value::Scalar(Scalar { range: inside, ..*s }),
-                other => other.clone(),
-            };
-            this.frame().scopes.push();
-            this.bind(&expr.pat, seen)?;
-            this.block(&expr.body)?;
-            this.frame().scopes.pop();
-            let next = this.binary(&BinOp::Add(Default::default()), now, step.clone(), site)?;
-            this.frame().scopes.get_mut(id).value = next;
-            Ok(())
-        };
         let mut assigned = Assigned::default();
         assigned.visit_block(&expr.body);
-        let bounds = [&start, &end, &step].map(|v| self.text_of(v));
-        let key = format!("{}..{} by {}", bounds[0], bounds[1], bounds[2]);
-        let trips = match trip_count(&start, &end, &step) {
-            Some(n) => Trips::Known(n as u64),
-            None => Trips::Expression { key, text: crate::syntax::text::expr(&expr.expr) },
-        };
-        self.runtime_loop(site, vec![(counter, start)], Some(trips), &assigned, head, body)?;
+        let trips = self.trips_of(counter, [&start, &end, &step], &expr.expr);
+        let trip = Trip { expr, id, inside, end: &end, step: &step };
+        if rings.is_empty() {
+            let body = |this: &mut Self| this.trip(&trip);
+            self.runtime_loop(site, vec![(counter, start)], Some(trips), &assigned, head, body)?;
+        } else {
+            self.ring_loop(&trip, (counter, start), trips, &assigned, rings, head)?;
+        }
         self.frame().scopes.pop();
         Ok(Value::Unit)
+    }
+
+    /// One trip: the body sees the counter, which then goes on.
+    pub(super) fn trip(&mut self, trip: &Trip<'_>) -> Result<()> {
+        let now = self.frame().scopes.get(trip.id).value.clone();
+        let seen = match &now {
+            Value::Scalar(s) => Value::Scalar(Scalar { range: trip.inside, ..*s }),
+            other => other.clone(),
+        };
+        self.frame().scopes.push();
+        self.bind(&trip.expr.pat, seen)?;
+        self.block(&trip.expr.body)?;
+        self.frame().scopes.pop();
+        let site = Site::Expr(&trip.expr.expr);
+        let next = self.binary(&BinOp::Add(Default::default()), now, trip.step.clone(), site)?;
+        self.frame().scopes.get_mut(trip.id).value = next;
+        Ok(())
     }
 
     /// `while condition { … }`
@@ -186,7 +177,7 @@ impl Specialiser<'_> {
     }
 
     /// A loop that runs. The body is tried until the set of values that change in it is known; the last trial is the code.
-    fn runtime_loop(
+    pub(super) fn runtime_loop(
         &mut self,
         site: Site<'_>,
         mut phis: Vec<Copy>,
@@ -205,6 +196,7 @@ impl Specialiser<'_> {
         loop {
             self.rewind(&mark);
             self.frame().scopes.restore(&now);
+            self.refresh_holdings();
             let trial = match self.trial(site, place, uniform, &head, &body) {
                 Ok(trial) => trial,
                 Err(error) => {
@@ -265,9 +257,10 @@ impl Specialiser<'_> {
         self.control.pop();
         self.control.push(condition.uniform.max(uniform));
         self.builder.open();
-        let held = self.holdings.len();
+        let before = self.frame().scopes.snapshot();
+        let holdings = self.holdings.clone();
         body(self)?;
-        self.check_holdings(held)?;
+        self.carry_holdings(&before, &holdings, site)?;
         self.settle_all();
         self.conversions.clear();
         self.flight.fenced = false;
@@ -302,6 +295,7 @@ impl Specialiser<'_> {
         body.extend(self.builder.close());
         self.copy_all(phis, site)?;
         self.frame().scopes.restore(now);
+        self.refresh_holdings();
         // The loop may run no trip.
         self.waited = mark.waited();
         self.builder.push(Node::Loop {
@@ -336,58 +330,4 @@ struct Trial {
     head: crate::kir::Region,
     body: crate::kir::Region,
     condition: Scalar,
-}
-
-/// Names of variables that a body assigns.
-#[derive(Default)]
-struct Assigned {
-    names: BTreeSet<String>,
-}
-
-impl Assigned {
-    fn add(&mut self, place: &Expr) {
-        match place {
-            Expr::Path(path) => self.names.extend(path.path.get_ident().map(ToString::to_string)),
-            Expr::Index(index) => self.add(&index.expr),
-            Expr::Field(field) => self.add(&field.base),
-            Expr::Paren(inner) => self.add(&inner.expr),
-            Expr::Tuple(tuple) => tuple.elems.iter().for_each(|e| self.add(e)),
-            _ => {}
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Assigned {
-    fn visit_expr(&mut self, expr: &'ast Expr) {
-        match expr {
-            Expr::Assign(assign) => self.add(&assign.left),
-            Expr::Binary(binary) if super::expr::is_compound(&binary.op) => self.add(&binary.left),
-            Expr::Reference(reference) if reference.mutability.is_some() => self.add(&reference.expr),
-            _ => {}
-        }
-        syn::visit::visit_expr(self, expr);
-    }
-}
-
-/// What the body sees of a counter: it is below the end, and not below the start unless it wraps.
-fn counter_range(elem: Elem, start: Range, end: Range, step: Range, multiple: u64) -> Range {
-    let full = Range::full(elem);
-    if elem.bytes() > 4 {
-        return full;
-    }
-    let most = (end.most - 1).max(full.least);
-    // A counter of multiples of 8 is below the end by more than one.
-    let most = most - i64::try_from(multiple).map_or(0, |multiple| most.rem_euclid(multiple));
-    let least = if most + step.most <= full.most && step.least > 0 { start.least } else { full.least };
-    Range { least: least.min(most), most }
-}
-
-/// Trips of a range, if they are known.
-fn trip_count(start: &Value, end: &Value, step: &Value) -> Option<i128> {
-    let step = step.as_int().filter(|s| *s > 0)?;
-    let length = match (start, end) {
-        (Value::Scalar(_), _) | (_, Value::Scalar(_)) => return None,
-        _ => end.as_int()?.checked_sub(start.as_int()?)?,
-    };
-    length.max(0).checked_add(step - 1).map(|n| n / step)
 }

@@ -174,7 +174,7 @@ impl Specialiser<'_> {
                     .pure(Class::B64, |dst| Selp { ty: Type::B64, dst, a: first.into(), b: normal.into(), pred }.into())
             }
         };
-        Ok(Value::Hint(Hint { no_allocate: false, policy: Some(policy) }))
+        Ok(Value::Hint(Hint { policy: Some(policy), ..Hint::default() }))
     }
 }
 
@@ -185,5 +185,15 @@ pub(super) fn policy(name: &str) -> L2Policy {
         "l2::evict_last" => L2Policy::EvictLast,
         "l2::evict_unchanged" => L2Policy::EvictUnchanged,
         _ => L2Policy::EvictNormal,
+    }
+}
+
+/// How much a load with that hint brings into L2.
+pub(super) fn prefetch(name: &str) -> Option<L2Prefetch> {
+    match name {
+        "l2::prefetch_64" => Some(L2Prefetch::B64),
+        "l2::prefetch_128" => Some(L2Prefetch::B128),
+        "l2::prefetch_256" => Some(L2Prefetch::B256),
+        _ => None,
     }
 }

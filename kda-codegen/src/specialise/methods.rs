@@ -17,15 +17,17 @@ impl Specialiser<'_> {
         let name = call.method.to_string();
         let args: Vec<&Expr> = call.args.iter().collect();
         let lanes = match &call.turbofish {
-            Some(generics) if name.starts_with("load") => match generics.args.first() {
-                Some(argument) => match self.generic_value(argument)? {
-                    Const::Int(n, _) if n > 0 => n as u64,
-                    _ => {
-                        return Err(Diagnostic::at(451, generics, "the number of elements is a positive integer"));
-                    }
-                },
-                None => 1,
-            },
+            Some(generics) if name.starts_with("load") || name.starts_with("copy_async_v") => {
+                match generics.args.first() {
+                    Some(argument) => match self.generic_value(argument)? {
+                        Const::Int(n, _) if n > 0 => n as u64,
+                        _ => {
+                            return Err(Diagnostic::at(451, generics, "the number of elements is a positive integer"));
+                        }
+                    },
+                    None => 1,
+                }
+            }
             _ => 1,
         };
         match (receiver, name.as_str()) {
@@ -59,6 +61,7 @@ impl Specialiser<'_> {
                 let mut view = view;
                 view.hint.no_allocate |= hint.no_allocate;
                 view.hint.policy = hint.policy.or(view.hint.policy);
+                view.hint.prefetch = hint.prefetch.or(view.hint.prefetch);
                 Ok(Value::Global(view))
             }
             (Value::Global(view), "is_present") => {
@@ -154,14 +157,24 @@ impl Specialiser<'_> {
             }
             (Value::Ring(ring), "acquire" | "wait") => {
                 let [] = self.arguments(&name, &args, site)?;
-                self.take_stage(ring, usize::from(name == "wait"), site)
+                self.take_stage(ring, name == "wait", site)
+            }
+            (Value::Ring(ring), "restart") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.restart(ring, site)
             }
             (Value::Slot(slot), "commit" | "release") => {
                 let [] = self.arguments(&name, &args, site)?;
-                self.give_stage(&slot, usize::from(name == "release"), site)
+                self.give_stage(&slot, &name, site)
+            }
+            (tile @ (Value::Tile(_) | Value::Shared(_)), "tma_load" | "tma_load_if") => {
+                self.tma_load(&tile, &name, &args, site)
+            }
+            (Value::Shared(view), "bulk_load") => self.bulk_load(&view, &args, site),
+            (Value::Shared(view), "copy_async" | "copy_async_if" | "copy_async_v" | "copy_async_v_if") => {
+                self.copy_async(&view, &name, lanes, &args, site)
             }
             (Value::Tile(view), "tma_multicast") => self.tma_multicast(&view, &args, site),
-            (Value::Tile(view), "tma_load") => self.tma_load(&view, &args, site),
             (Value::Frag(frag), _) => self
                 .fragment_method(&frag, call, &args, site)?
                 .ok_or_else(|| Diagnostic::at(158, &call.method, format!("a fragment has no method `{name}`"))),

@@ -10,7 +10,7 @@
 //! | what a value is, and what is known of it | `value`, `range` |
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
-//! | control | `control`, `loops`, `join`, `trial` |
+//! | control | `control`, `loops`, `trips`, `join`, `trial` |
 //! | memory | `views`, `global`, `shared`, `tile`, `tile_access` |
 //! | matrices in the registers of a warp | `fragment` |
 //! | products of warpgroups | `products` |
@@ -56,6 +56,7 @@ mod tensor_memory;
 mod tile;
 mod tile_access;
 mod trial;
+mod trips;
 mod value;
 mod views;
 
@@ -105,6 +106,8 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
 struct Buffer {
     desc: SharedBuffer,
     used: bool,
+    /// Products read it.
+    multiplied: bool,
     declared: (Span, Span),
 }
 
@@ -147,6 +150,8 @@ struct Specialiser<'a> {
     affine: HashMap<Reg, Affine>,
     /// The same where it may have wrapped.
     modular: HashMap<Reg, (Reg, i64)>,
+    /// Counters of loops, with the texts of their ranges.
+    counters: HashMap<Reg, String>,
     /// Constants that a library's functions see, and the module's own (`None`).
     constants: HashMap<Option<String>, Scope<'static>>,
     budget: Budget,
@@ -173,13 +178,15 @@ struct Specialiser<'a> {
     cluster: cluster::State,
     /// Accumulators in tensor memory.
     tensor_memory: tensor_memory::State,
+    /// That thread has issued bulk stores from stages whose writes it has not waited for.
+    writing: bool,
     /// Products in flight, and accumulators so far.
     flight: products::Flight,
     accumulators: usize,
     /// Accumulators that have become operands.
     conversions: products::Conversions,
     /// Places of protocol events.
-    spans: Vec<Span>,
+    spans: Vec<(Span, Span)>,
     calls: Vec<String>,
 }
 
@@ -209,6 +216,7 @@ impl<'a> Specialiser<'a> {
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
             modular: HashMap::new(),
+            counters: HashMap::new(),
             constants: HashMap::new(),
             budget: Budget::default(),
             files: Vec::new(),
@@ -225,6 +233,7 @@ impl<'a> Specialiser<'a> {
             flight: products::Flight::default(),
             cluster: cluster::State::default(),
             tensor_memory: tensor_memory::State::default(),
+            writing: false,
             accumulators: 0,
             conversions: products::Conversions::default(),
             spans: Vec::new(),
@@ -235,6 +244,7 @@ impl<'a> Specialiser<'a> {
     fn kernel_body(&mut self) -> Result<()> {
         let body = &self.kernel.body;
         let value = self.block(body)?;
+        self.finish_writes(Site::Tokens(&self.kernel.name))?;
         if value != Value::Unit {
             let message = format!("a kernel gives nothing; its body gives {}", value.describe());
             return Err(match body.stmts.last() {
@@ -264,9 +274,11 @@ impl<'a> Specialiser<'a> {
         let mut region = std::mem::take(&mut self.builder).finish();
         self.close_cluster(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
-        self.check_protocol(&region)?;
+        let protocol = self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
-        crate::kir::fences::derive(&mut region, &generic);
+        let products = self.buffers.iter().enumerate().filter(|(_, b)| b.multiplied).map(|(index, _)| index).collect();
+        let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
+        crate::kir::fences::derive(&mut region, &generic, products, &handed_over);
         if self.cluster.writes {
             cluster::widen_fences(&mut region);
         }
@@ -293,6 +305,7 @@ impl<'a> Specialiser<'a> {
             shared: self.buffers.iter().filter(|b| b.used).map(|b| b.desc.clone()).collect(),
             roles: self.resolved.roles.clone(),
             barriers: self.barriers.iter().map(|(b, _)| b.clone()).collect(),
+            protocol,
             params,
             param_bytes: self.resolved.param_bytes,
             consts: self.variant.bindings.iter().map(|(n, v)| (n.clone(), const_text(v))).collect(),
@@ -308,11 +321,8 @@ impl<'a> Specialiser<'a> {
     /// Checks rings and barriers over the whole kernel.
     fn check_protocol(&self, region: &crate::kir::Region) -> Result<crate::check::protocol::Verdict> {
         use crate::check::protocol::{BarrierModel, Model, RingModel, check};
-        let ring = |r: &pipeline::Ring| RingModel {
-            name: r.name.clone(),
-            stages: r.stages.into(),
-            whole_cta: r.sides[0].is_empty(),
-        };
+        let ring =
+            |r: &pipeline::Ring| RingModel { name: r.name.clone(), stages: r.stages.into(), sides: r.sides.clone() };
         let barrier = |(b, between): &(Barrier, Vec<usize>)| BarrierModel {
             name: b.name.clone(),
             id: b.id,

@@ -7,14 +7,14 @@
 
 use super::Specialiser;
 use super::site::Site;
-use super::tensor_copy::rank;
+use super::tensor_copy::Tensor;
 use super::tile::TileView;
 use super::value::{Scalar, Value};
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{MbarrierRole, Uniform, when};
+use crate::kir::{Uniform, when};
 use kda_core::Elem;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstAndPred, Sink, Special, Src, TensorAddress, Trailing};
+use kda_ptx::operand::{Address, Base, DstAndPred, PredSrc, Sink, Special, Src, TensorAddress, Trailing};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 use syn::{BinOp, Expr};
@@ -27,18 +27,14 @@ impl Specialiser<'_> {
     pub(super) fn tma_multicast(&mut self, view: &TileView, args: &[&Expr], site: Site<'_>) -> Result<Value> {
         let size = self.resolved.cluster;
         if size == 1 {
-            return self.tma_load(view, args, site);
+            return self.tma_load(&Value::Tile(Box::new(view.clone())), "tma_load", args, site);
         }
         let [map, list] = args else {
             let message = "`tma_multicast` takes a tensor map and coordinates: `tma_multicast(a, [row, column])`";
             return Err(Diagnostic::new(157, site, message));
         };
-        let Some(id) = view.slot else {
-            return Err(Diagnostic::new(654, site, "a bulk load fills a stage that was acquired from a pipeline"));
-        };
         self.one_thread(site)?;
-        let map_value = self.expr(map)?;
-        let (param, spec, elem, _) = self.map_of(&map_value, Site::Tokens(map))?;
+        let Tensor { param, spec, elem, rank, mut coordinates, policy } = self.copied_tensor(map, list, site)?;
         let columns = u64::from(spec.tile.last().copied().unwrap_or(0));
         let share: u64 = spec.tile.iter().rev().skip(1).map(|n| u64::from(*n)).product();
         let fits = elem == view.elem && spec.swizzle == view.swizzle && columns == view.columns;
@@ -52,11 +48,13 @@ impl Specialiser<'_> {
                 "give the map the buffer's columns, its swizzle and 1/{size} of its rows, a multiple of {PATTERN}"
             )));
         }
-        let mut coordinates = self.coordinates(list, spec.tile.len())?;
-        let (ring, stage) = self.slot_of(view)?;
         self.note_access(param, false, site);
+        let bytes = Value::u32(view.stage_bytes() as u32);
+        let Some((barrier, guard)) = self.announce(view.slot, bytes, None, site)? else { return Ok(Value::Unit) };
         self.cluster.reach();
-        self.cluster.found.insert(ring);
+        if let Some(slot) = view.slot {
+            self.cluster.found.insert(self.holdings[slot as usize].ring);
+        }
         let mine = Value::Scalar(self.special(Special::ClusterCtaRank, Uniform::Cta));
         let parts = Value::u32(spec.tile[0]);
         let mut first = self.binary(&BinOp::Mul(Default::default()), mine.clone(), parts, site)?;
@@ -66,27 +64,25 @@ impl Specialiser<'_> {
         coordinates[0] = self.binary(&BinOp::Add(Default::default()), coordinates[0].clone(), first, site)?;
         let (base, offset) = self.stage_address(view, site)?;
         let base = self.moved_base(&base, &mine, share * view.span(), site)?;
-        let barrier = self.barrier_address(ring, MbarrierRole::Full, &stage);
         let map = self.map_address(param);
-        let rank = rank(spec.tile.len(), site)?;
         let everyone = Src::Imm((1 << size) - 1);
         let mask = self.builder.prologue(Class::B16, |dst| Mov { ty: Type::B16, dst, src: everyone.clone() }.into());
         let part = u64::from(spec.copy.last().copied().unwrap_or(1));
         for column in (0..columns / part).map(|i| i * part) {
             let coordinates = self.shifted(&coordinates, column, site)?;
             self.place(site);
-            self.builder.inst(TensorLoad {
+            let inst = TensorLoad {
                 rank,
                 path: TensorLoadPath::Tile,
                 multicast: Multicast(true),
-                hint: CacheHint(false),
+                hint: CacheHint(policy.is_some()),
                 dst: Address { base: Base::Reg(base), offset: offset + view.column_offset(column) as i64 },
                 src: TensorAddress { map: Base::Reg(map), coordinates },
                 barrier: barrier.clone(),
-                more: Trailing(vec![mask.into()]),
-            });
+                more: Trailing([Some(mask.into()), policy.clone()].into_iter().flatten().collect()),
+            };
+            self.builder.guarded(guard, inst);
         }
-        self.holdings[id as usize].bytes += view.stage_bytes();
         Ok(Value::Unit)
     }
 
@@ -116,35 +112,29 @@ impl Specialiser<'_> {
         }
     }
 
-    /// A warp's arrival at this barrier of all CTAs: lane i arrives at the CTA of rank i.
+    /// An arrival at this barrier of all CTAs, of one thread or of a warp, whose lane i arrives at the CTA of rank i.
     pub(super) fn arrive_everywhere(&mut self, address: &Address) {
-        let last = i64::from(self.resolved.cluster) - 1;
-        let lane = self.special(Special::LaneId, Uniform::Thread);
-        let to = self.builder.pure(Class::B32, |dst| {
-            Min {
-                ftz: Default::default(),
-                nan: Default::default(),
-                ty: Type::U32,
-                dst,
-                a: lane.src(),
-                b: Src::Imm(last),
+        let size = i64::from(self.resolved.cluster);
+        if self.elected {
+            for rank in 0..size {
+                self.arrive_at(address, Src::Imm(rank), None);
             }
-            .into()
-        });
-        let address = self.mapped_address(address, &to.into());
-        let guard = self.first_lanes(lane, last);
-        self.builder.guarded(
-            Some(when(guard)),
-            MbarrierArrive {
-                order: Some(Order::Release),
-                scope: Some(Scope::Cluster),
-                space: Some(Space::SharedCluster),
-                ty: Type::B64,
-                state: Sink,
-                address,
-                count: None,
-            },
-        );
+            return;
+        }
+        let lane = self.special(Special::LaneId, Uniform::Thread);
+        let (ftz, nan, last) = (Default::default(), Default::default(), Src::Imm(size - 1));
+        let to = self
+            .builder
+            .pure(Class::B32, |dst| Min { ftz, nan, ty: Type::U32, dst, a: lane.src(), b: last.clone() }.into());
+        let guard = self.first_lanes(lane, size - 1);
+        self.arrive_at(address, to.into(), Some(when(guard)));
+    }
+
+    fn arrive_at(&mut self, address: &Address, rank: Src, guard: Option<PredSrc>) {
+        let address = self.mapped_address(address, &rank);
+        let (order, scope, space) = (Some(Order::Release), Some(Scope::Cluster), Some(Space::SharedCluster));
+        let arrive = MbarrierArrive { order, scope, space, ty: Type::B64, state: Sink, address, count: None };
+        self.builder.guarded(guard, arrive);
     }
 
     /// True in the lanes up to `last`.

@@ -47,7 +47,7 @@ impl Specialiser<'_> {
             "warp" => Ok(Value::Scalar(self.warp())),
             "role" => self.role_value(site),
             "ctaid" | "nctaid" => Err(Diagnostic::new(152, site, format!("`{text}` has axes: `{text}.x`"))),
-            "NO_ALLOCATE" => Ok(Value::Hint(super::value::Hint { no_allocate: true, policy: None })),
+            "NO_ALLOCATE" => Ok(Value::Hint(super::value::Hint { no_allocate: true, ..Default::default() })),
             _ => match (Elem::from_name(&text), Arch::from_name(&text)) {
                 (Some(elem), _) => Ok(Value::Const(Const::Elem(elem))),
                 (_, Some(arch)) => Ok(Value::int(consteval::arch_number(arch))),

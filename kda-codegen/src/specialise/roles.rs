@@ -52,6 +52,7 @@ impl Specialiser<'_> {
             let value = body(this)?;
             this.check_holdings(held)?;
             this.check_landed_by("the role")?;
+            this.finish_writes(site)?;
             Ok(value)
         };
         let result = match condition {
@@ -180,15 +181,8 @@ impl Specialiser<'_> {
         if roles.is_empty() {
             return Err(form());
         }
-        let id = self.barriers.len() as u32 + 1;
-        if id > 15 {
-            return Err(Diagnostic::new(650, site, "more than 15 named barriers")
-                .help("the hardware has 16; barrier 0 is `cta_sync()`"));
-        }
-        let threads = roles.iter().map(|r| self.resolved.roles[*r].warps * 32).sum();
-        let name = self.naming.take().unwrap_or_else(|| format!("barrier{id}"));
-        self.barriers.push((Barrier { name, id, threads }, roles));
-        Ok(Value::Barrier(self.barriers.len() - 1))
+        let name = self.naming.take().unwrap_or_else(|| format!("barrier{}", self.barriers.len() + 1));
+        Ok(Value::Barrier(self.declare_barrier(name, roles, site)?))
     }
 
     /// `barrier.sync()`, `barrier.arrive()`
@@ -209,7 +203,51 @@ impl Specialiser<'_> {
         }
         let (id, threads) = (barrier.id, barrier.threads);
         let span = self.note_span(site);
-        self.builder.sync(if wait { Sync::NamedSync { id, threads, span } } else { Sync::NamedArrive { id, threads } });
+        self.builder.sync(if wait {
+            Sync::NamedSync { id, threads, span }
+        } else {
+            Sync::NamedArrive { id, threads, span }
+        });
         Ok(Value::Unit)
+    }
+
+    /// `role_sync()`: the warps of the roles of this block meet, at a barrier of their own.
+    pub(super) fn role_sync(&mut self, site: Site<'_>) -> Result<()> {
+        let Some(roles) = self.roles.clone() else {
+            return Err(Diagnostic::new(352, site, "`role_sync()` outside a role").help("write `cta_sync()`"));
+        };
+        if self.control() > Uniform::Warp {
+            return Err(Diagnostic::new(
+                350,
+                site,
+                "`role_sync()` needs all lanes of the warp, but lanes may differ in the branch around it",
+            ));
+        }
+        let warps: u32 = roles.iter().map(|r| self.resolved.roles[*r].warps).sum();
+        self.place(site);
+        if warps == 1 {
+            self.builder.sync(Sync::Warp);
+            return Ok(());
+        }
+        let names: Vec<_> = roles.iter().map(|r| self.resolved.roles[*r].name.as_str()).collect();
+        let name = format!("role_sync of {}", names.join(", "));
+        let index = match self.barriers.iter().position(|(barrier, _)| barrier.name == name) {
+            Some(index) => index,
+            None => self.declare_barrier(name, roles, site)?,
+        };
+        self.barrier(index, true, site)?;
+        Ok(())
+    }
+
+    /// A further named barrier between roles.
+    fn declare_barrier(&mut self, name: String, roles: Vec<usize>, site: Site<'_>) -> Result<usize> {
+        let id = self.barriers.len() as u32 + 1;
+        if id > 15 {
+            return Err(Diagnostic::new(650, site, "more than 15 named barriers")
+                .help("the hardware has 16; barrier 0 is `cta_sync()`"));
+        }
+        let threads = roles.iter().map(|r| self.resolved.roles[*r].warps * 32).sum();
+        self.barriers.push((Barrier { name, id, threads }, roles));
+        Ok(self.barriers.len() - 1)
     }
 }

@@ -35,7 +35,15 @@ impl Specialiser<'_> {
         let axes = strides(&shape);
         let desc = SharedBuffer { name, offset: 0, bytes, align: ALIGN, elem, shape };
         let buffer = self.place_buffer(desc, site);
-        Ok(Value::Shared(Box::new(SharedView { buffer, elem, runtime: None, offset: 0, axes, remote: None })))
+        Ok(Value::Shared(Box::new(SharedView {
+            buffer,
+            elem,
+            runtime: None,
+            offset: 0,
+            axes,
+            remote: None,
+            slot: None,
+        })))
     }
 
     /// Gives a buffer its place in shared memory.
@@ -46,7 +54,7 @@ impl Specialiser<'_> {
         if keep {
             self.shared_end = desc.offset + desc.bytes;
         }
-        self.buffers.push(Buffer { desc, used: false, declared: site.ends() });
+        self.buffers.push(Buffer { desc, used: false, multiplied: false, declared: site.ends() });
         self.buffers.len() - 1
     }
 
@@ -212,6 +220,7 @@ impl Specialiser<'_> {
         site: Site<'_>,
     ) -> Result<Value> {
         self.check_shared(view, lanes, site)?;
+        self.note_read(view.slot, site)?;
         let elem = view.elem;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,
@@ -280,6 +289,7 @@ impl Specialiser<'_> {
         }
         let (space, address) = self.reach(view);
         self.cluster.writes |= view.remote.is_some();
+        self.note_write(view.slot, view.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.guarded(
             guard,
@@ -325,6 +335,7 @@ impl Specialiser<'_> {
         let (space, address) = self.reach(view);
         let scope = if self.resolved.cluster > 1 { Scope::Cluster } else { Scope::Cta };
         self.cluster.writes |= view.remote.is_some();
+        self.note_write(view.slot, view.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
         self.builder.inst(Atom {
             order: Some(order),
@@ -346,14 +357,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(453, site, "only a whole buffer can be seen as another type"));
         }
         let count = u64::from(self.buffers[view.buffer].desc.bytes / elem.bytes());
-        Ok(SharedView {
-            buffer: view.buffer,
-            elem,
-            runtime: None,
-            offset: 0,
-            axes: vec![(Some(count), 1)],
-            remote: view.remote.clone(),
-        })
+        Ok(SharedView { elem, axes: vec![(Some(count), 1)], ..view.clone() })
     }
 }
 

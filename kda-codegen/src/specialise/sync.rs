@@ -53,6 +53,10 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.builder.sync(Sync::Warp);
             }
+            "role_sync" => {
+                let [] = self.arguments(name, args, site)?;
+                self.role_sync(site)?;
+            }
             "pdl::wait" => {
                 let [] = self.arguments(name, args, site)?;
                 if self.roles.is_some() || self.control() > Uniform::Cta {
@@ -88,7 +92,8 @@ impl Specialiser<'_> {
                     .inst(BulkWait { read: ReadOnly(name == "bulk::wait_read"), pending: Src::Imm(pending as i64) });
             }
             "bulk::store" => self.bulk_store(args, site)?,
-            "tma::store" => self.tma_store(args, site)?,
+            "tma::store" | "tma::reduce_add" => self.tma_store(name, args, site)?,
+            "l2::prefetch" => self.l2_prefetch(args, site)?,
             "wgmma::commit" => {
                 let [] = self.arguments(name, args, site)?;
                 self.wgmma_commit(site)?;
@@ -132,29 +137,13 @@ impl Specialiser<'_> {
             Some(bytes) => self.expr(bytes)?,
             None => self.copied_bytes(&to, to_site, &from, from_site, site)?,
         };
-        if let Some(n) = bytes.as_int()
-            && (n <= 0 || n % 16 != 0)
-        {
-            return Err(Diagnostic::new(453, site, format!("a bulk copy of {n} bytes"))
-                .help("bulk copies move a positive multiple of 16 bytes"));
-        }
         let param = self.resolved.params[to.param].clone();
         if !matches!(param.kind, crate::compiled::ParamKind::Tensor { writes: true, .. }) {
             return Err(Diagnostic::new(454, to_site, format!("`{}` is read-only", param.name))
                 .help("declare it `GlobalMut<…>`"));
         }
-        // Where the offset is known: the rest is a multiple of it, and the launcher checks the base.
-        let misaligned = |multiple: u64, offset: u64, elem: Elem| {
-            multiple == 0 && !(u128::from(offset) * u128::from(elem.bytes())).is_multiple_of(16)
-        };
-        if misaligned(to.multiple, to.offset.unsigned_abs() as u64, to.elem) {
-            return Err(Diagnostic::new(450, to_site, "a bulk copy begins at a multiple of 16 bytes"));
-        }
-        if misaligned(u64::from(from.runtime.is_some()), from.offset, from.elem) {
-            return Err(Diagnostic::new(450, from_site, "a bulk copy begins at a multiple of 16 bytes"));
-        }
+        self.check_bulk(&to, to_site, &from, from_site, &bytes, site)?;
         let state = &mut self.params[to.param];
-        state.align = state.align.max(16);
         if !self.waited && state.early.is_none() {
             state.early = Some(site.ends());
         }
@@ -170,12 +159,44 @@ impl Specialiser<'_> {
             bytes,
             policy: to.hint.policy.map(Src::Reg),
         };
+        self.note_bulk_store(from.slot, from.buffer, site)?;
         self.builder.sync(Sync::BulkStore { buffer: from.buffer, destination: to.param, inst: inst.into(), guard });
         Ok(())
     }
 
+    /// A bulk copy moves a multiple of 16 bytes between addresses that are multiples of 16.
+    pub(super) fn check_bulk(
+        &mut self,
+        global: &GlobalView,
+        global_site: Site<'_>,
+        shared: &SharedView,
+        shared_site: Site<'_>,
+        bytes: &Value,
+        site: Site<'_>,
+    ) -> Result<()> {
+        if let Some(n) = bytes.as_int()
+            && (n <= 0 || n % 16 != 0)
+        {
+            return Err(Diagnostic::new(453, site, format!("a bulk copy of {n} bytes"))
+                .help("bulk copies move a positive multiple of 16 bytes"));
+        }
+        // Where the offset is known: the rest is a multiple of it, and the launcher checks the base.
+        let misaligned = |multiple: u64, offset: u64, elem: Elem| {
+            multiple == 0 && !(u128::from(offset) * u128::from(elem.bytes())).is_multiple_of(16)
+        };
+        if misaligned(global.multiple, global.offset.unsigned_abs() as u64, global.elem) {
+            return Err(Diagnostic::new(450, global_site, "a bulk copy begins at a multiple of 16 bytes"));
+        }
+        if misaligned(u64::from(shared.runtime.is_some()), shared.offset, shared.elem) {
+            return Err(Diagnostic::new(450, shared_site, "a bulk copy begins at a multiple of 16 bytes"));
+        }
+        let state = &mut self.params[global.param];
+        state.align = state.align.max(16);
+        Ok(())
+    }
+
     /// The bytes that both views hold, if they are the same elements in a row.
-    fn copied_bytes(
+    pub(super) fn copied_bytes(
         &self,
         to: &GlobalView,
         to_site: Site<'_>,
@@ -185,11 +206,11 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         let unknown = |site| {
             Diagnostic::new(453, site, "the number of elements of this view is not known while compiling")
-                .help("give the bytes: `bulk::store(to, from, bytes)`")
+                .help("give the bytes as the last argument")
         };
         let scattered = |site| {
             Diagnostic::new(453, site, "the elements of this view are no single run")
-                .help("copy row by row, or give the bytes: `bulk::store(to, from, bytes)`")
+                .help("copy row by row, or give the bytes as the last argument")
         };
         let axes: Option<Vec<_>> = from.axes.iter().map(|(size, stride)| size.map(|n| (n, Some(*stride)))).collect();
         let axes = axes.ok_or_else(|| unknown(from_site))?;
@@ -217,7 +238,7 @@ impl Specialiser<'_> {
 }
 
 /// True if elements of these axes, sizes and known strides, follow each other without a gap.
-fn dense(axes: &[(u64, Option<u64>)]) -> bool {
+pub(super) fn dense(axes: &[(u64, Option<u64>)]) -> bool {
     let mut expected = 1;
     axes.iter().rev().all(|(size, stride)| {
         let fits = *size == 1 || *stride == Some(expected);

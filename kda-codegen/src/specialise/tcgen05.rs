@@ -91,6 +91,7 @@ impl Specialiser<'_> {
 
     /// Descriptor of the stage of a tile.
     fn tile_descriptor(&mut self, view: &TileView, site: Site<'_>) -> Result<Reg> {
+        self.buffers[view.buffer].multiplied = true;
         let (base, offset) = self.stage_address(view, site)?;
         let base = match base {
             Base::Reg(reg) => reg,
@@ -130,7 +131,7 @@ impl Specialiser<'_> {
     pub(super) fn after_take(&mut self, ring: usize, side: usize) {
         let accumulators = self.is_tensor_memory(ring);
         // Products of this thread read what it has waited for.
-        if accumulators || self.elected && side == 1 {
+        if accumulators || self.elected && side > 0 && !self.tensor_memory.allocations.is_empty() {
             self.tensor_fence(TmemFence::After);
         }
         if accumulators && side == 0 {
@@ -164,6 +165,13 @@ impl Specialiser<'_> {
                 .help("fill this pipeline with `tma_load`"));
         }
         Ok(true)
+    }
+
+    /// What stands ahead of the arrival of a role that hands tensor memory over.
+    pub(super) fn before_arrival(&mut self, ring: usize) {
+        if self.is_tensor_memory(ring) {
+            self.tensor_fence(TmemFence::Before);
+        }
     }
 
     /// Arrives at an mbarrier when the products of this thread have completed.

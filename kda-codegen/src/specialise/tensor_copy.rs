@@ -1,103 +1,191 @@
 //! Copies of a tile between a tensor map and shared memory, issued by one thread.
 //!
 //! Coordinates are elements of the tensor, outermost first in the source and innermost first in the instruction. A tile
-//! wider than its swizzle's span is copied as one box for each span.
+//! wider than its swizzle's span is copied as one box for each span. A tile is a swizzled one, or a dense shared view for a
+//! map without a swizzle. The map may carry a cache hint, `out.hint(l2::evict_first())`.
 
 use super::Specialiser;
 use super::site::Site;
-use super::tile::TileView;
-use super::value::Value;
+use super::sync::dense;
+use super::value::{SharedView, Value};
+use crate::compiled::Map;
 use crate::diag::{Diagnostic, Place as _, Result};
-use crate::kir::{MbarrierRole, Sync};
-use kda_core::Elem;
+use crate::kir::Sync;
+use kda_core::{Elem, Swizzle};
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, Src, TensorAddress, Trailing};
 use kda_ptx::table::*;
 use syn::{BinOp, Expr};
 
+/// A tile in shared memory, as tensor copies see it.
+struct Boxes {
+    /// Its first byte.
+    base: Address,
+    /// One copy each: bytes from the first byte, first column.
+    parts: Vec<(u64, u64)>,
+    bytes: u64,
+    buffer: usize,
+    slot: Option<u32>,
+}
+
+/// The tensor of a copy.
+pub(super) struct Tensor {
+    pub param: usize,
+    pub spec: Map,
+    pub elem: Elem,
+    pub rank: TensorRank,
+    pub coordinates: Vec<Value>,
+    pub policy: Option<Src>,
+}
+
 impl Specialiser<'_> {
-    /// `tile.tma_load(map, [coordinates])`: the coordinates are elements, outermost first.
-    pub(super) fn tma_load(&mut self, view: &TileView, args: &[&Expr], site: Site<'_>) -> Result<Value> {
-        let [map, list] = args else {
-            return Err(Diagnostic::new(
-                157,
-                site,
-                "`tma_load` takes a tensor map and coordinates: `tma_load(a, [row, column])`",
-            ));
-        };
-        let Some(id) = view.slot else {
-            return Err(Diagnostic::new(654, site, "a bulk load fills a stage that was acquired from a pipeline"));
+    /// `tile.tma_load(map, [coordinates])`, `tile.tma_load_if(condition, map, [coordinates])`
+    pub(super) fn tma_load(&mut self, tile: &Value, name: &str, args: &[&Expr], site: Site<'_>) -> Result<Value> {
+        let (condition, map, list) = match (name, args) {
+            ("tma_load", [map, list]) => (None, map, list),
+            ("tma_load_if", [condition, map, list]) => (Some(self.expr(condition)?), map, list),
+            _ => {
+                let message = format!("`{name}` takes a tensor map and coordinates: `{name}(a, [row, column])`");
+                return Err(
+                    Diagnostic::new(157, site, message).help("the condition of `tma_load_if` stands ahead of them")
+                );
+            }
         };
         self.one_thread(site)?;
-        let map_value = self.expr(map)?;
-        let (param, spec, elem, _) = self.map_of(&map_value, Site::Tokens(map))?;
-        let name = self.resolved.params[param].name.clone();
-        let copies = self.copies(view, &spec, elem, &name, site)?;
-        let coordinates = self.coordinates(list, spec.tile.len())?;
-        let (ring, stage) = self.slot_of(view)?;
-        self.note_access(param, false, site);
-        let (base, offset) = self.stage_address(view, site)?;
-        let barrier = self.barrier_address(ring, MbarrierRole::Full, &stage);
-        let map = self.map_address(param);
-        let rank = rank(spec.tile.len(), site)?;
-        for (place, column) in copies {
-            let coordinates = self.shifted(&coordinates, column, site)?;
+        let tensor = self.copied_tensor(map, list, site)?;
+        let boxes = self.boxes(tile, &tensor, site)?;
+        self.note_access(tensor.param, false, site);
+        let bytes = Value::u32(boxes.bytes as u32);
+        let Some((barrier, guard)) = self.announce(boxes.slot, bytes, condition.as_ref(), site)? else {
+            return Ok(Value::Unit);
+        };
+        let map = self.map_address(tensor.param);
+        for (place, column) in &boxes.parts {
+            let coordinates = self.shifted(&tensor.coordinates, *column, site)?;
             self.place(site);
-            self.builder.inst(TensorLoad {
-                rank,
+            let inst = TensorLoad {
+                rank: tensor.rank,
                 path: TensorLoadPath::Tile,
                 multicast: Multicast(false),
-                hint: CacheHint(false),
-                dst: Address { base: base.clone(), offset: offset + place as i64 },
+                hint: CacheHint(tensor.policy.is_some()),
+                dst: Address { base: boxes.base.base.clone(), offset: boxes.base.offset + *place as i64 },
                 src: TensorAddress { map: Base::Reg(map), coordinates },
                 barrier: barrier.clone(),
-                more: Trailing(Vec::new()),
-            });
+                more: Trailing(tensor.policy.clone().into_iter().collect()),
+            };
+            self.builder.guarded(guard, inst);
         }
-        self.holdings[id as usize].bytes += view.stage_bytes();
         Ok(Value::Unit)
     }
 
-    /// `tma::store(map, [coordinates], tile)`
-    pub(super) fn tma_store(&mut self, args: &[&Expr], site: Site<'_>) -> Result<()> {
+    /// `tma::store(map, [coordinates], tile)`, `tma::reduce_add(map, [coordinates], tile)`
+    pub(super) fn tma_store(&mut self, name: &str, args: &[&Expr], site: Site<'_>) -> Result<()> {
         let [map, list, tile] = args else {
-            return Err(Diagnostic::new(157, site, "`tma::store` takes a tensor map, coordinates and a tile"));
+            return Err(Diagnostic::new(157, site, format!("`{name}` takes a tensor map, coordinates and a tile")));
         };
         self.one_thread(site)?;
-        let map_value = self.expr(map)?;
-        let (param, spec, elem, writes) = self.map_of(&map_value, Site::Tokens(map))?;
-        let name = self.resolved.params[param].name.clone();
-        if !writes {
-            return Err(Diagnostic::new(454, Site::Tokens(map), format!("`{name}` is read-only"))
-                .help("declare it `TensorMapMut<…>`"));
+        let tensor = self.copied_tensor(map, list, site)?;
+        let param = tensor.param;
+        let kind = &self.resolved.params[param].kind;
+        if !matches!(kind, crate::compiled::ParamKind::Tensor { writes: true, .. }) {
+            let message = format!("`{}` is read-only", self.resolved.params[param].name);
+            return Err(Diagnostic::new(454, Site::Tokens(map), message).help("declare it `TensorMapMut<…>`"));
         }
-        let Value::Tile(view) = self.expr(tile)? else {
-            return Err(Diagnostic::new(805, Site::Tokens(tile), "a tile in shared memory is needed"));
-        };
-        let copies = self.copies(&view, &spec, elem, &name, site)?;
-        let coordinates = self.coordinates(list, spec.tile.len())?;
+        let adds = name == "tma::reduce_add";
+        if adds && !matches!(tensor.elem, Elem::F32 | Elem::F16 | Elem::BF16 | Elem::U32 | Elem::I32 | Elem::U64) {
+            let message = format!("`tma::reduce_add` of {}", tensor.elem);
+            return Err(
+                Diagnostic::new(805, Site::Tokens(map), message).help("f32, f16, bf16, u32, i32 and u64 can be added")
+            );
+        }
+        if adds && tensor.policy.is_some() {
+            return Err(Diagnostic::new(805, Site::Tokens(map), "`tma::reduce_add` takes no cache hint"));
+        }
+        let view = self.expr(tile)?;
+        let boxes = self.boxes(&view, &tensor, Site::Tokens(tile))?;
         self.note_access(param, true, site);
-        let (base, offset) = self.stage_address(&view, site)?;
+        self.note_bulk_store(boxes.slot, boxes.buffer, site)?;
         let map = self.map_address(param);
-        let rank = rank(spec.tile.len(), site)?;
-        for (place, column) in copies {
-            let coordinates = self.shifted(&coordinates, column, site)?;
+        for (place, column) in &boxes.parts {
+            let coordinates = self.shifted(&tensor.coordinates, *column, site)?;
             self.place(site);
-            let inst = TensorStore {
-                rank,
-                path: TensorStorePath::Tile,
-                hint: CacheHint(false),
-                dst: TensorAddress { map: Base::Reg(map), coordinates },
-                src: Address { base: base.clone(), offset: offset + place as i64 },
-                policy: None,
+            let dst = TensorAddress { map: Base::Reg(map), coordinates };
+            let src = Address { base: boxes.base.base.clone(), offset: boxes.base.offset + *place as i64 };
+            let (rank, policy) = (tensor.rank, tensor.policy.clone());
+            let inst: kda_ptx::Inst = if adds {
+                let (from, op, to) = (TensorReduceFrom::SharedCta, AtomicOp::Add, TensorReduceTo::Tile);
+                TensorReduce { rank, from, op, to, dst, src }.into()
+            } else {
+                let (path, hint) = (TensorStorePath::Tile, CacheHint(policy.is_some()));
+                TensorStore { rank, path, hint, dst, src, policy }.into()
             };
-            let (buffer, guard) = (view.buffer, None);
-            self.builder.sync(Sync::BulkStore { buffer, destination: param, inst: inst.into(), guard });
+            self.builder.sync(Sync::BulkStore { buffer: boxes.buffer, destination: param, inst, guard: None });
         }
         Ok(())
     }
 
+    /// The tensor map and coordinates of a copy.
+    pub(super) fn copied_tensor(&mut self, map: &Expr, list: &Expr, site: Site<'_>) -> Result<Tensor> {
+        let value = self.expr(map)?;
+        let (param, spec, elem, _) = self.map_of(&value, Site::Tokens(map))?;
+        let policy = match &value {
+            Value::Global(view) => view.hint.policy.map(Src::Reg),
+            _ => None,
+        };
+        let coordinates = self.coordinates(list, spec.tile.len())?;
+        let rank = rank(spec.tile.len(), site)?;
+        Ok(Tensor { param, spec, elem, rank, coordinates, policy })
+    }
+
+    /// The copies that move a tile.
+    fn boxes(&mut self, tile: &Value, tensor: &Tensor, site: Site<'_>) -> Result<Boxes> {
+        let name = self.resolved.params[tensor.param].name.clone();
+        match tile {
+            Value::Tile(view) => {
+                let parts = self.copies(view, &tensor.spec, tensor.elem, &name, site)?;
+                let (base, offset) = self.stage_address(view, site)?;
+                let (bytes, buffer, slot) = (view.stage_bytes(), view.buffer, view.slot);
+                Ok(Boxes { base: Address { base, offset }, parts, bytes, buffer, slot })
+            }
+            Value::Shared(view) => self.dense_box(view, tensor, &name, site),
+            other => {
+                let message = format!("{} is no tile in shared memory", other.describe());
+                Err(Diagnostic::new(805, site, message).help("declare it with `smem::<…>()`"))
+            }
+        }
+    }
+
+    /// A shared view whose elements are those of a box without a swizzle.
+    fn dense_box(&mut self, view: &SharedView, tensor: &Tensor, name: &str, site: Site<'_>) -> Result<Boxes> {
+        self.own(view, site)?;
+        let axes: Option<Vec<_>> = view.axes.iter().map(|(size, stride)| size.map(|n| (n, Some(*stride)))).collect();
+        let elements = axes.as_ref().map_or(0, |axes| axes.iter().map(|(n, _)| n).product::<u64>());
+        let of_map: u64 = tensor.spec.tile.iter().map(|n| u64::from(*n)).product();
+        let fits = axes.as_ref().is_some_and(|axes| {
+            dense(axes) && axes.last().map(|(n, _)| *n) == tensor.spec.tile.last().map(|n| u64::from(*n))
+        });
+        let Map { tile, copy, swizzle } = &tensor.spec;
+        if !fits || elements != of_map || tensor.elem != view.elem || *swizzle != Swizzle::None || tile != copy {
+            let message = format!(
+                "the view holds {elements} elements of {} in rows, the map of `{name}` copies {} {tile:?} with `Swizzle<{}>`",
+                view.elem,
+                tensor.elem,
+                swizzle.span().unwrap_or(0)
+            );
+            return Err(Diagnostic::new(805, site, message)
+                .help("the view is dense and holds one box of a map without a swizzle"));
+        }
+        let bytes = u64::from(view.elem.bytes());
+        let runtime = view.runtime.map_or(0, |s| s.multiple);
+        if !(view.offset * bytes).is_multiple_of(128) || !runtime.wrapping_mul(bytes).is_multiple_of(128) {
+            return Err(Diagnostic::new(450, site, "a tensor copy begins at a multiple of 128 bytes of shared memory"));
+        }
+        let base = self.shared_address(view);
+        Ok(Boxes { base, parts: vec![(0, 0)], bytes: elements * bytes, buffer: view.buffer, slot: view.slot })
+    }
+
+    /// Refuses a bulk copy that all threads would issue.
     pub(super) fn one_thread(&self, site: Site<'_>) -> Result<()> {
         if self.elected {
             return Ok(());
@@ -106,6 +194,7 @@ impl Specialiser<'_> {
             .help("put it under `#[elect_one]`"))
     }
 
+    /// An access to a tensor by bulk copies.
     pub(super) fn note_access(&mut self, param: usize, write: bool, site: Site<'_>) {
         let stable =
             matches!(self.resolved.params[param].kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
@@ -115,13 +204,8 @@ impl Specialiser<'_> {
         }
     }
 
-    pub(super) fn slot_of(&mut self, view: &TileView) -> Result<(usize, Value)> {
-        let ring = self.rings.iter().position(|r| r.buffers.iter().any(|(_, b)| b.buffer == view.buffer));
-        Ok((ring.unwrap_or(0), view.stage.clone()))
-    }
-
     /// Coordinates in elements, outermost first.
-    pub(super) fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
+    fn coordinates(&mut self, list: &Expr, axes: usize) -> Result<Vec<Value>> {
         let Expr::Array(array) = list else {
             return Err(Diagnostic::new(157, Site::Tokens(list), "coordinates are a list: `[row, column]`"));
         };
@@ -162,6 +246,6 @@ impl Specialiser<'_> {
     }
 }
 
-pub(super) fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {
+fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {
     TensorRank::of(axes).ok_or_else(|| Diagnostic::new(801, site, format!("a tile of {axes} axes")))
 }

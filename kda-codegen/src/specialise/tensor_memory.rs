@@ -7,7 +7,7 @@
 //! Fences of tcgen05 stand behind every wait for a stage and ahead of every arrival that hands tensor memory over.
 
 use super::Specialiser;
-use super::pipeline::Slot;
+use super::pipeline::{Ring, Slot};
 use super::site::Site;
 use super::value::{Scalar, Value};
 use crate::compiled::SharedBuffer;
@@ -93,27 +93,28 @@ impl Specialiser<'_> {
         if sizes[0] != i128::from(ROWS) || n % 16 != 0 || !(16..=256).contains(&n) || !(1..=32).contains(&stages) {
             return Err(form(&format!("an accumulator of {} rows and {n} columns, {stages} stages", sizes[0])));
         }
+        self.staging = Some(stages as u32);
         let view = TmemView { memory: None, n: n as u32, stages: stages as u32, stage: Value::u32(0), slot: None };
         Ok(Value::Tmem(Box::new(view)))
     }
 
     /// Allocates the accumulators of a ring in warp 0.
-    pub(super) fn allocate(
-        &mut self,
-        ring: usize,
-        accumulators: Vec<(String, TmemView)>,
-        site: Site<'_>,
-    ) -> Result<()> {
+    pub(super) fn allocate(&mut self, ring: usize, site: Site<'_>) -> Result<()> {
+        let Ring { buffers, sides, .. } = self.rings[ring].clone();
+        let accumulators: Vec<(String, TmemView)> = buffers
+            .iter()
+            .filter_map(|(name, buffer)| match buffer {
+                Value::Tmem(view) => Some((name.clone(), (**view).clone())),
+                _ => None,
+            })
+            .collect();
         if accumulators.is_empty() {
             return Ok(());
         }
-        if !self.rings[ring].buffers.is_empty() || self.rings[ring].sides[0].is_empty() {
-            return Err(Diagnostic::new(
-                920,
-                site,
-                "accumulators in tensor memory share no pipeline with tiles, and stand between roles",
-            )
-            .help("write `Pipeline::<mma, epilogue> { d: tmem::<f32, 128, N, STAGES>() }`"));
+        if accumulators.len() < buffers.len() || sides.len() != 2 || sides[0].is_empty() {
+            let message = "accumulators in tensor memory share no pipeline with tiles, and stand between two sides";
+            return Err(Diagnostic::new(920, site, message)
+                .help("write `Pipeline::<mma, epilogue> { d: tmem::<f32, 128, N, STAGES>() }`"));
         }
         for (name, view) in accumulators {
             let columns = (view.n * view.stages).next_power_of_two().max(32);
@@ -239,11 +240,14 @@ impl Specialiser<'_> {
     }
 
     /// An accumulator of a slot.
-    pub(super) fn slot_accumulator(&self, slot: &Slot, name: &str) -> Option<Value> {
-        let found = self.tensor_memory.allocations.iter().position(|a| a.ring == slot.ring && a.name == name)?;
+    pub(super) fn slot_accumulator(&self, slot: &Slot, name: &str) -> Value {
+        let Some(found) = self.tensor_memory.allocations.iter().position(|a| a.ring == slot.ring && a.name == name)
+        else {
+            return Value::Unit;
+        };
         let view = &self.tensor_memory.allocations[found].view;
         let view = TmemView { memory: Some(found), stage: slot.stage.clone(), slot: Some(slot.id), ..view.clone() };
-        Some(Value::Tmem(Box::new(view)))
+        Value::Tmem(Box::new(view))
     }
 
     /// The allocation of an accumulator whose stage is held by a side of its ring.

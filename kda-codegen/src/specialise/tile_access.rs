@@ -178,6 +178,7 @@ impl Specialiser<'_> {
                 self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
             }
         }
+        self.note_read(element.tile.slot, site)?;
         let address = self.element_address(element, site)?;
         self.builder.guarded(
             guard,
@@ -221,6 +222,7 @@ impl Specialiser<'_> {
             operands.push(self.operand(item, elem, site)?);
         }
         let address = self.element_address(element, site)?;
+        self.note_write(element.tile.slot, element.tile.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: element.tile.buffer });
         self.builder.guarded(
             guard,

@@ -19,13 +19,14 @@ pub(super) struct Mark {
     waited: bool,
     returned: bool,
     nesting: (usize, usize),
-    rings: usize,
+    rings: Vec<super::pipeline::Ring>,
     holdings: Vec<super::pipeline::Holding>,
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
     cluster: super::cluster::State,
     tensor_memory: super::tensor_memory::State,
+    writing: bool,
     flight: super::products::Flight,
 }
 
@@ -61,13 +62,14 @@ impl Specialiser<'_> {
             waited: self.waited,
             returned: self.returned,
             nesting: self.nesting(),
-            rings: self.rings.len(),
+            rings: self.rings.clone(),
             holdings: self.holdings.clone(),
             spans: self.spans.len(),
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
             cluster: self.cluster.clone(),
             tensor_memory: self.tensor_memory.clone(),
+            writing: self.writing,
             flight: self.flight.clone(),
         }
     }
@@ -86,12 +88,13 @@ impl Specialiser<'_> {
         self.roles = mark.roles.clone();
         (self.waited, self.returned) = (mark.waited, mark.returned);
         self.unwind_nesting(mark.nesting);
-        self.rings.truncate(mark.rings);
+        self.rings.clone_from(&mark.rings);
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
         self.cluster.clone_from(&mark.cluster);
         self.tensor_memory.clone_from(&mark.tensor_memory);
+        self.writing = mark.writing;
         self.flight.clone_from(&mark.flight);
         self.conversions.clear();
         self.naming = None;

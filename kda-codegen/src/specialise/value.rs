@@ -75,6 +75,8 @@ pub struct Hint {
     pub no_allocate: bool,
     /// L2 policy, a 64-bit register.
     pub policy: Option<Reg>,
+    /// How much a load brings into L2.
+    pub prefetch: Option<kda_ptx::modifier::L2Prefetch>,
 }
 
 /// An axis of a view that is still open.
@@ -147,6 +149,8 @@ pub struct SharedView {
     pub axes: Vec<(Option<u64>, u64)>,
     /// Rank of the CTA whose memory it is, if that is another one, and among whom the rank is the same.
     pub remote: Option<(Src, Uniform)>,
+    /// The pipeline's slot that it belongs to.
+    pub slot: Option<u32>,
 }
 
 /// The register class of a type.

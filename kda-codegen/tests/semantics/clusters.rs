@@ -275,6 +275,65 @@ fn a_cluster_loads_a_tile_together() {
     }
 }
 
+/// Loops unrolled by the stages.
+#[test]
+fn loops_over_shared_tiles_are_unrolled() {
+    for size in [2, 4] {
+        let (mut plain, expected) = product_run(size);
+        let source = product(size, &format!("{}", 64 / size)).replace("for kb in", "#[unroll(ab)] for kb in");
+        plain.compiled =
+            Run::new(&source.replace("#[elect_one]\n        #[unroll(ab)]", "#[unroll(ab)]\n        #[elect_one]"))
+                .compiled;
+        assert_eq!(plain.launch_everywhere(size).read::<f32>("c"), expected, "clusters of {size}");
+    }
+}
+
+/// The consuming side is one thread, which copies its stages out: it releases them in all CTAs.
+#[test]
+fn one_thread_releases_in_all_ctas() {
+    for size in [2u32, 4] {
+        let source = format!(
+            "#[kernels(arch = sm_90a)]
+mod family {{
+    #[kernel(block = 64, grid = {size}, cluster = {size})]
+    #[roles(load = 0..1, store = 1..2)]
+    fn spread(
+        #[dims(n, 32)] x: TensorMap<f32, Shape<{}, 32>, Swizzle<128>>,
+        #[dims({size}, n, 32)] y: TensorMapMut<f32, Shape<1, 32, 32>, Swizzle<128>>,
+    ) {{
+        let ring = Pipeline::<load, store> {{ tile: smem::<f32, Shape<32, 32>, Swizzle<128>, 2>() }};
+        #[role(load)]
+        #[elect_one]
+        for i in 0..n / 32 {{
+            let slot = ring.acquire();
+            slot.tile.tma_multicast(x.hint(l2::evict_first()), [32 * i, 0]);
+            slot.commit();
+        }}
+        #[role(store)]
+        #[elect_one]
+        for i in 0..n / 32 {{
+            let slot = ring.wait();
+            tma::store(y, [ctaid.x, 32 * i, 0], slot.tile);
+            slot.release();
+        }}
+    }}
+}}",
+            32 / size
+        );
+        let mut random = Random::new(u64::from(size));
+        let rows = 32 * 5;
+        let x: Vec<f32> = (0..rows * 32).map(|_| random.below(1000) as f32).collect();
+        let mut run = Run::new(&source);
+        run.map("x", &x, &[rows as u64, 32]).set("n", rows as u32);
+        run.map("y", &vec![0f32; x.len() * size as usize], &[size.into(), rows as u64, 32]);
+        assert_eq!(run.launch_everywhere(size).read::<f32>("y"), x.repeat(size as usize), "clusters of {size}");
+        let arrival = "    mbarrier.arrive.release.cluster.shared::cluster.b64";
+        assert_eq!(run.compiled.ptx.matches(arrival).count(), size as usize, "{}", run.compiled.ptx);
+        let last = run.compiled.ptx.lines().rfind(|l| l.starts_with(arrival)).expect("an arrival").to_string();
+        is_reported(&mut run, size, &last, "", 0);
+    }
+}
+
 #[test]
 fn what_a_multicast_needs_is_not_missed() {
     for size in [2, 4] {

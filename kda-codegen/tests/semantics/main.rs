@@ -10,6 +10,7 @@ mod copies;
 mod fragments;
 mod harness;
 mod memory;
+mod pipelines;
 mod products;
 mod programs;
 mod tensor_memory;

@@ -20,20 +20,24 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         652,
         "form of a pipeline",
-        "A pipeline names its two sides in order of flow, and its buffers, which have the same number of stages.",
+        "A pipeline names its sides in order of flow, each a role or a tuple of roles, and its buffers, which have the same \
+         number of stages.",
         "Write `Pipeline::<load, math> { a: smem::<bf16, Shape<128, 64>, Swizzle<128>, STAGES>() }`.",
     ),
     entry(
         653,
         "side of a pipeline",
-        "The producing side acquires and commits, the consuming side waits and releases; a role does only what its side does.",
+        "The producing side acquires and commits, the consuming side waits and releases, a side between them waits and commits; \
+         a role does only what its side does.",
         "Use the operation of this role's side, or change the sides of the pipeline.",
     ),
     entry(
         654,
         "stage used twice or not at all",
-        "A stage that was acquired is committed once, a stage that was waited for is released once; after that it is gone.",
-        "Commit or release each stage exactly once on every path.",
+        "A stage that was acquired is committed once, a stage that was waited for is released once; after that it is gone. A \
+         role that holds several gives the oldest first. A stage may go round a loop in a variable if no copies of it are \
+         under way.",
+        "Commit or release each stage exactly once on every path, in the order in which they were taken.",
     ),
     entry(
         655,
@@ -44,13 +48,15 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         656,
         "one thread where the role is needed, or the reverse",
-        "Bulk tensor copies are issued by one thread of a role; waiting for a stage and releasing it is done by all of it.",
-        "Put copies under `#[elect_one]`, and everything else outside.",
+        "Bulk copies are issued by one thread of a role. A role takes and gives the stages of its side in one thread or as a \
+         whole, everywhere in the same way, because the arrivals of a stage are counted once.",
+        "Put copies under `#[elect_one]`, and all uses of the pipeline on this side inside or all outside.",
     ),
     entry(
         657,
         "branch that takes part on one side only",
-        "Other roles count on every stage and every barrier; a runtime branch that leaves one out would leave them waiting.",
+        "Other roles count on every stage and every barrier; a runtime branch that leaves one out would leave them waiting. \
+         A branch that compares a value with a constant, `if n > 0`, is understood where loops of other roles depend on it.",
         "Take and give stages outside the branch; make only the work inside conditional.",
     ),
     entry(

@@ -112,6 +112,7 @@ impl Specialiser<'_> {
             let message = format!("{name} is {} [{rows}, {columns}]{kind} with `Swizzle<{span}>`", view.elem);
             return Err(Diagnostic::new(902, site, message).help(why));
         }
+        self.buffers[view.buffer].multiplied = true;
         let (base, stage) = self.stage_address(view, site)?;
         let base: Src = match base {
             Base::Reg(reg) => reg.into(),

@@ -234,7 +234,7 @@ fn info_of(function: sys::CUfunction, log: String) -> Result<FunctionInfo, ExecE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kda_core::desc::SourceLocation;
+    use kda_core::desc::{Protocol, SourceLocation};
     use kda_core::{Arch, Expr, IsaVersion};
 
     const PTX: &str = ".version 8.0\n.target sm_90a\n";
@@ -255,6 +255,7 @@ mod tests {
             shared: &[],
             roles: &[],
             barriers: &[],
+            protocol: Protocol::Nothing,
             params: &[],
             param_bytes: 0,
             consts: &[],

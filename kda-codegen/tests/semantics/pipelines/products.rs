@@ -1,0 +1,124 @@
+//! Rings that end in products of a warpgroup.
+
+use crate::harness::{Random, Run};
+use kda_sim::{Options, Schedule};
+
+/// C[64, 8] = A B^T over `n` blocks of 64 columns, with this producing role.
+fn source(stages: usize, params: &str, load: &str) -> String {
+    format!(
+        "#[kernels(arch = sm_90a)]
+mod family {{
+    const S: u32 = {stages};
+    #[kernel(block = 256, grid = 1)]
+    #[roles(math = 0..4, load = 4..8)]
+    fn k({params}, #[dims(64, 8)] y: GlobalMut<f32>, n: u32) {{
+        let ab = Pipeline::<load, math> {{
+            a: smem::<bf16, Shape<64, 64>, Swizzle<128>, S>(),
+            b: smem::<bf16, Shape<8, 64>, Swizzle<128>, S>(),
+        }};
+        #[role(load)]
+        {load}
+        #[role(math)]
+        {{
+            let mut acc = Acc::<f32, 64, 8>::zero();
+            for kb in 0..n {{
+                let slot = ab.wait();
+                #[unroll]
+                for i in 0..4 {{
+                    acc.mma(slot.a.k_slice(16 * i), slot.b.k_slice(16 * i));
+                }}
+                wgmma::commit();
+                wgmma::wait::<0>();
+                slot.release();
+            }}
+            acc.for_each(|row, column, pair| y.at([row, column]).store_v(pair));
+        }}
+    }}
+}}"
+    )
+}
+
+const POINTERS: &str = "#[dims(64, 512)] a: Global<bf16>, #[dims(8, 512)] b: Global<bf16>";
+const MAPS: &str = "#[dims(64, 512)] a: TensorMap<bf16, Shape<64, 64>, Swizzle<128>>,
+    #[dims(8, 512)] b: TensorMap<bf16, Shape<8, 64>, Swizzle<128>>";
+
+const BY_THREADS: &str = "for kb in 0..n {
+            let slot = ab.acquire();
+            let t = tid - 128;
+            for i in (t..64 * 64).step_by(128) {
+                slot.a[[i / 64, i % 64]] = a.at([i / 64, kb * 64 + i % 64]).load();
+            }
+            for i in (t..8 * 64).step_by(128) {
+                slot.b[[i / 64, i % 64]] = b.at([i / 64, kb * 64 + i % 64]).load();
+            }
+            slot.commit();
+        }";
+
+/// One operand by the copy engine, the other by all threads.
+const BY_BOTH: &str = "for kb in 0..n {
+            let slot = ab.acquire();
+            #[elect_one]
+            {
+                slot.a.tma_load(a, [0, kb * 64]);
+            }
+            for i in (tid - 128..8 * 64).step_by(128) {
+                slot.b[[i / 64, i % 64]] = b.at([i / 64, kb * 64 + i % 64]).load();
+            }
+            slot.commit();
+        }";
+
+const BY_MAP: &str = "#[elect_one]
+        for kb in 0..n {
+            let slot = ab.acquire();
+            slot.a.tma_load(a, [0, kb * 64]);
+            slot.b.tma_load(b, [0, kb * 64]);
+            slot.commit();
+        }";
+
+fn bits(x: i32) -> u16 {
+    ((x as f32).to_bits() >> 16) as u16
+}
+
+fn prepare(source: &str, trips: usize) -> (Run, Vec<f32>) {
+    let mut random = Random::new(trips as u64);
+    let a: Vec<i32> = (0..64 * 512).map(|_| random.below(9) as i32 - 4).collect();
+    let b: Vec<i32> = (0..8 * 512).map(|_| random.below(9) as i32 - 4).collect();
+    let mut run = Run::new(source);
+    for (name, values, rows) in [("a", &a, 64), ("b", &b, 8)] {
+        let values: Vec<u16> = values.iter().map(|x| bits(*x)).collect();
+        if source.contains(&format!("{name}: TensorMap")) {
+            run.map(name, &values, &[rows, 512]);
+        } else {
+            run.tensor(name, &values);
+        }
+    }
+    run.tensor("y", &[0f32; 512]).set("n", trips as u32);
+    let sum = |i: usize, j: usize| (0..trips * 64).map(|k| a[i * 512 + k] * b[j * 512 + k]).sum::<i32>() as f32;
+    (run, (0..512).map(|at| sum(at / 8, at % 8)).collect())
+}
+
+/// Threads, the copy engine, or both fill the operands.
+#[test]
+fn operands_of_products() {
+    let mixed = format!("{}, {}", MAPS.split(",\n").next().unwrap_or(""), "#[dims(8, 512)] b: Global<bf16>");
+    for (params, load) in [(POINTERS, BY_THREADS), (MAPS, BY_MAP), (mixed.as_str(), BY_BOTH)] {
+        for stages in 1..=3 {
+            for trips in [0, 1, stages - 1, stages, stages + 1, 2 * stages + 1] {
+                let (mut run, expected) = prepare(&source(stages, params, load), trips);
+                assert_eq!(run.launch_everywhere(1).read::<f32>("y"), expected, "{stages} stages, {trips} trips");
+            }
+        }
+    }
+}
+
+/// The fence between the stores of operands and the products stands in the storing threads, one a stage.
+#[test]
+fn stores_are_fenced_ahead_of_products() {
+    let (mut run, _) = prepare(&source(2, POINTERS, BY_THREADS), 3);
+    assert_eq!(run.compiled.ptx.matches("fence.proxy.async.shared::cta").count(), 1, "{}", run.compiled.ptx);
+    run.compiled.ptx = run.compiled.ptx.replace("fence.proxy.async.shared::cta;", "");
+    let found = Schedule::ALL
+        .iter()
+        .filter(|schedule| run.try_launch(1, &Options { schedule: **schedule, ..Options::default() }).is_err());
+    assert!(found.count() > 0);
+}

@@ -1,0 +1,113 @@
+//! What the compiler can prove of the protocol, and what it says where it cannot.
+
+use super::{Case, X, Y};
+use crate::harness::{error_of, try_compile};
+use kda_codegen::check::protocol::Verdict;
+
+fn source(load: &str, math: &str) -> String {
+    let body = format!(
+        "let ring = Pipeline::<load, math> {{ v: smem::<f32, Shape<32>, _, S>() }};
+        let b = NamedBarrier {{ between: (load, math) }};
+        #[role(load)] {{ {load} }}
+        #[role(math)] {{ {math} b.sync(); y.at([0, lane]).store(1.0); }}"
+    );
+    // Every parameter is used.
+    let all = "let all = x.at([0, lane]).load() + (m + n + list.at([0]).load() + mine.at([0]).load()) as f32;
+        y.at([1, lane]).store(all);";
+    Case { roles: "load = 0..1, math = 1..2, idle = 2..4", params: [X, Y], body: format!("{all} {body}").leak() }
+        .source(3)
+        .replace("n: u32", "n: u32, m: u32, #[dims(8)] list: Global<u32>, #[dims(8)] mine: GlobalMut<u32>")
+}
+
+fn verdict(load: &str, math: &str) -> Verdict {
+    let source = source(&format!("{load} b.arrive();"), math);
+    match try_compile(&source) {
+        Ok(mut found) => found.remove(0).protocol,
+        Err(errors) => panic!("{}\n{source}", errors[0].text()),
+    }
+}
+
+const PUT: &str = "let s = ring.acquire(); s.commit();";
+const GET: &str = "let s = ring.wait(); s.release();";
+
+/// Both roles walk alike.
+fn walk(around: &str) -> Verdict {
+    verdict(&around.replace("STEP", PUT), &around.replace("STEP", GET))
+}
+
+#[test]
+fn what_is_proved() {
+    for around in [
+        "STEP",
+        "for i in 0..n { STEP }",
+        "for i in 0..7 { STEP }",
+        "for i in 0..100000 { STEP }",
+        "for i in (0..n).step_by(4) { STEP }",
+        "for i in 0..n { STEP STEP }",
+        "for i in 0..n { for j in 0..m { STEP } }",
+        "for i in 0..n { for j in 0..i { STEP } }",
+        "for i in 0..3 { for j in i..m { STEP } }",
+        "for i in 0..n { for j in 0..list.at([i]).load() { STEP } }",
+        "for i in 0..n { STEP } for i in 0..m { STEP }",
+        "if n > 3 { STEP for i in 4..n { STEP } }",
+        "#[unroll(ring)] for i in 0..n { STEP }",
+        "for j in 0..m { #[unroll(ring)] for i in 0..n { STEP } }",
+    ] {
+        assert_eq!(walk(around), Verdict::Proved, "{around}");
+    }
+    // The first trip of one role stands ahead of its loop.
+    let ahead = "if n > 0 { let mut s = ring.wait(); for i in 1..n { s.release(); s = ring.wait(); } s.release(); }";
+    assert_eq!(verdict(&format!("for i in 0..n {{ {PUT} }}"), ahead), Verdict::Proved);
+    let twice = format!("for i in 0..n {{ {ahead} }}");
+    assert_eq!(verdict(&format!("for j in 0..n {{ for i in 0..n {{ {PUT} }} }}"), &twice), Verdict::Proved);
+}
+
+#[test]
+fn why_there_is_no_proof() {
+    let why = |verdict| match verdict {
+        Verdict::NotProved { why } => why,
+        other => panic!("{other:?}"),
+    };
+    let memory = "let k = mine.at([1]).load(); for i in 0..k { STEP }";
+    let both = |around: &str| (around.replace("STEP", PUT), around.replace("STEP", GET));
+    for ((load, math), words) in [
+        (both(memory), "read from memory"),
+        (both("let mut k = n; while k > 0 { STEP k -= 1; }"), "`while`"),
+        (both("for i in 0..n { let k = i + mine.at([i]).load(); for j in 0..k { STEP } }"), "read from memory"),
+        (
+            (
+                format!("for i in 0..n {{ {PUT} {PUT} }}"),
+                format!("for i in 0..n {{ {GET} }} for i in 0..n {{ {GET} }}"),
+            ),
+            "does not leave the stages",
+        ),
+        (
+            (
+                format!("for i in 0..n {{ {PUT} }} for i in 0..m {{ {PUT} }}"),
+                format!("for i in 0..m {{ {GET} }} for i in 0..n {{ {GET} }}"),
+            ),
+            "may differ",
+        ),
+    ] {
+        let verdict = verdict(&load, &math);
+        assert!(why(verdict.clone()).contains(words), "{load} {math} {verdict:?}");
+    }
+}
+
+/// Loops that may run differently often are errors: they are tried with different numbers.
+#[test]
+fn what_may_go_wrong() {
+    for (load, math) in [
+        ("for i in 0..n { PUT }", "for i in 0..m { GET }"),
+        ("for i in 0..n { PUT }", "for i in 1..n { GET }"),
+        ("for i in 0..n { PUT }", "let k = mine.at([0]).load(); for i in 0..k { GET }"),
+        ("if n > 2 { PUT }", "if n > 3 { GET }"),
+        ("for i in 0..n { if i > 2 { PUT } }", "for i in 0..n { if i > 1 { GET } }"),
+        ("let k = warp; for i in 0..k { PUT }", "let k = warp; for i in 0..k { GET }"),
+    ] {
+        let code = error_of(&source(&format!("{} b.arrive();", load.replace("PUT", PUT)), &math.replace("GET", GET)));
+        assert!(matches!(code, 660 | 661), "{load} {math}: {code}");
+    }
+    let flag = source(&format!("if mine.at([0]).load() == 3 {{ {PUT} }} b.arrive();"), "");
+    assert_eq!(error_of(&flag), 657);
+}
