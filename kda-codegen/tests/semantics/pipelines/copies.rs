@@ -252,3 +252,30 @@ fn copies_that_do_not_fit() {
         assert_eq!(error_of(&Case { roles: ROLES, params: [X, Y], body }.source(2)), code, "{body}");
     }
 }
+
+/// A ring within the CTA: all threads fill, one stores.
+#[test]
+fn a_ring_of_the_cta_ends_in_bulk_stores() {
+    let case = Case {
+        roles: "all = 0..4",
+        params: [X, Y_MAP],
+        body: "let ring = Pipeline::cta { v: smem::<f32, Shape<8, 32>, Swizzle<128>, S>() };
+        for i in 0..n {
+            let slot = ring.acquire();
+            for r in (warp..8).step_by(4) {
+                slot.v[[r, lane]] = x.at([8 * i + r, lane]).load() + 4.0;
+            }
+            slot.commit();
+            #[elect_one]
+            {
+                let full = ring.wait();
+                tma::store(y, [8 * i, 0], full.v);
+                full.release();
+            }
+        }",
+    };
+    case.check(|_, x| x + 4.0);
+    for removed in ["fence.proxy.async", "wait_group.read"] {
+        assert!(case.without(removed) > 0, "{removed}");
+    }
+}
