@@ -14,6 +14,7 @@
 mod rung1_add;
 mod rung2_tile_copy;
 mod rung3_ring_sum;
+mod rung4_role_silu;
 mod rung5_product;
 mod rung6_chained_product;
 mod rung7_cluster_sum;
@@ -22,6 +23,7 @@ mod rung8_blackwell_product;
 pub use rung1_add::add;
 pub use rung2_tile_copy::tile_copy;
 pub use rung3_ring_sum::ring_sum;
+pub use rung4_role_silu::role_silu;
 pub use rung5_product::product;
 pub use rung6_chained_product::chained_product;
 pub use rung7_cluster_sum::cluster_sum;
@@ -35,6 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
         add::DESCS,
         tile_copy::DESCS,
         ring_sum::DESCS,
+        role_silu::DESCS,
         product::DESCS,
         chained_product::DESCS,
         cluster_sum::DESCS,

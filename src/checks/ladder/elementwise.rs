@@ -3,7 +3,7 @@
 use super::problem::{Expected, Failure, Problem, Rung, output};
 use crate::checks::Device;
 use kda_core::{Elem, KernelDesc};
-use kda_kernels::ladder::{add, cluster_sum, ring_sum, tile_copy};
+use kda_kernels::ladder::{add, cluster_sum, ring_sum, role_silu, tile_copy};
 use kda_ref::rng::Rng;
 use kda_runtime::DeviceBuffer;
 
@@ -82,6 +82,32 @@ fn ring_sum_problem<'d>(
     });
     Ok(Problem { launch, buffers, bytes: 4 * m * n + 4 * m, operations: 0, expected })
 }
+
+/// `y = silu(x)`
+pub const ROLE_SILU: Rung = Rung {
+    name: "role_silu",
+    descs: role_silu::DESCS,
+    // Fewer tiles than stages, as many, one more, and twice round.
+    sizes: &[[128, 32, 1], [256, 96, 1], [128, 128, 1], [128, 224, 1]],
+    large: [128 * 132 * 4, 4096, 1],
+    bitwise: false,
+    problem: |device, _, [m, n, _], seed| {
+        let x = Rng::new(seed).normals_f32((m * n) as usize, 3.0);
+        let buffers = vec![DeviceBuffer::of(device.executor, "x", &x, device.guarding)?, output(device, "y", m * n)?];
+        let (from, to) = (buffers[0].dense(Elem::F32, &[m, n])?, buffers[1].dense(Elem::F32, &[m, n])?);
+        let launch = role_silu::RoleSiluArgs { x: from, y: to }.prepare(role_silu::RoleSiluVariant::ALL[0], false)?;
+        let expected = Box::new(move || {
+            // 2^x in f32 once its argument has been rounded; the reciprocal rounded.
+            let emulate = |x: f32| x * (1.0 / (1.0 + (-std::f32::consts::LOG2_E * x).exp2()));
+            let exact = |x: f64| x / (1.0 + (-x).exp());
+            Expected {
+                exact: x.iter().map(|x| exact(f64::from(*x))).collect(),
+                emulated: x.iter().map(|x| f64::from(emulate(*x))).collect(),
+            }
+        });
+        Ok(Problem { launch, buffers, bytes: 8 * m * n, operations: 0, expected })
+    },
+};
 
 /// Sums of rows, a row a cluster.
 pub const CLUSTER_SUM: Rung = Rung {

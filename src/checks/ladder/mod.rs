@@ -17,10 +17,11 @@ use kda_runtime::Backend;
 use kda_runtime::executor::sim::{CTA_ORDERS, Options, Schedule, SimExecutor, schedule_name};
 
 /// The rungs, from the bottom.
-pub const RUNGS: [Rung; 7] = [
+pub const RUNGS: [Rung; 8] = [
     elementwise::ADD,
     elementwise::TILE_COPY,
     elementwise::RING_SUM,
+    elementwise::ROLE_SILU,
     products::PRODUCT,
     products::CHAINED_PRODUCT,
     elementwise::CLUSTER_SUM,
@@ -37,6 +38,7 @@ pub fn operators() -> Vec<Operator> {
         operator::<4>(),
         operator::<5>(),
         operator::<6>(),
+        operator::<7>(),
     ]
 }
 
