@@ -29,6 +29,23 @@ fn every_variant_assembles_without_spills() {
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), kernels.len(), faults.join("\n"));
 }
 
+/// One text of the family `sm_100f` runs on B200 and on B300.
+#[test]
+fn blackwell_texts_assemble_for_the_whole_family() {
+    let Some(ptxas) = ptxas() else { return };
+    let family = kda::registry::kernels().into_iter().filter(|desc| desc.arch.to_string() == "sm_100f");
+    let mut count = 0;
+    for desc in family {
+        for arch in ["sm_100a", "sm_100f", "sm_103a", "sm_103f"] {
+            let (assembled, text) = assembler::output(&ptxas, desc.ptx, arch).expect("ptxas runs");
+            let report = assembler::read(desc, desc.ptx, assembled, &text);
+            assert!(assembled && report.findings.is_empty(), "{} for {arch}: {:?}", desc.entry, report.findings);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no kernel for Blackwell");
+}
+
 /// The codes found in a text that is not the kernel's own, and their lines.
 fn codes(ptxas: &std::path::Path, desc: &kda::core::KernelDesc, ptx: &str) -> Vec<(u16, u32)> {
     let (assembled, text) = assembler::output(ptxas, ptx, &desc.arch.to_string()).expect("ptxas runs");
