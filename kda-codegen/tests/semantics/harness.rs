@@ -1,12 +1,13 @@
 //! Compiles a kernel from source text and runs it on the simulator.
 
+use super::record;
 use kda_codegen::compiled::{Compiled, ParamKind};
 use kda_codegen::diag::Diagnostic;
 use kda_codegen::{signature, specialise, syntax, variants};
 use kda_core::launch::TensorArg;
 use kda_core::tensor_map::{TensorMapArg, TensorMapParam};
 use kda_sim::{CtaOrder, Launch, Memory, Options, Program, Report, Schedule};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A number as bytes.
 pub trait Plain: Copy {
@@ -89,7 +90,8 @@ pub struct Run {
     pub compiled: Compiled,
     memory: Memory,
     params: Vec<u8>,
-    tensors: HashMap<String, (u64, u64)>,
+    /// Address, bytes and, behind a map, the shape.
+    tensors: BTreeMap<String, (u64, u64, Option<Vec<u64>>)>,
 }
 
 impl Run {
@@ -100,7 +102,7 @@ impl Run {
             Err(errors) => panic!("{}\n{source}", errors.iter().map(Diagnostic::text).collect::<Vec<_>>().join("\n")),
         };
         let params = vec![0; compiled.param_bytes as usize];
-        Run { compiled, memory: Memory::new(), params, tensors: HashMap::new() }
+        Run { compiled, memory: Memory::new(), params, tensors: BTreeMap::new() }
     }
 
     /// Sets a scalar, an axis or a stride.
@@ -117,7 +119,7 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors.insert(name.into(), (at, bytes.len() as u64));
+        self.tensors.insert(name.into(), (at, bytes.len() as u64, None));
         self.set(name, at)
     }
 
@@ -126,7 +128,7 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors.insert(name.into(), (at, bytes.len() as u64));
+        self.tensors.insert(name.into(), (at, bytes.len() as u64, Some(shape.to_vec())));
         let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
         let ParamKind::Tensor { elem, writes, map: Some(map), .. } = &param.kind else { panic!("`{name}` is no map") };
         let tile: &'static [u32] = map.copy.clone().leak();
@@ -153,7 +155,7 @@ impl Run {
     /// depend on the schedule. The memory is left as a run leaves it.
     pub fn launch_everywhere(&mut self, grid: u32) -> &mut Run {
         let before: Vec<(u64, Vec<u8>)> =
-            self.tensors.values().map(|(at, length)| (*at, self.bytes(*at, *length))).collect();
+            self.tensors.values().map(|(at, length, _)| (*at, self.bytes(*at, *length))).collect();
         let mut results: Option<Vec<Vec<u8>>> = None;
         for (index, schedule) in Schedule::ALL.iter().enumerate() {
             for (at, bytes) in &before {
@@ -178,7 +180,29 @@ impl Run {
             cluster: self.compiled.cluster,
             ..Launch::new([grid, 1, 1], self.compiled.block, &self.params)
         };
-        kda_sim::run(&program, &launch, &mut self.memory, options).map(|_| ())
+        let Some(folder) = record::folder() else {
+            return kda_sim::run(&program, &launch, &mut self.memory, options).map(|_| ());
+        };
+        let contents = |run: &Run| -> Vec<Vec<u8>> {
+            run.tensors.values().map(|(at, length, _)| run.bytes(*at, *length)).collect()
+        };
+        let before = contents(self);
+        kda_sim::run(&program, &launch, &mut self.memory, options)?;
+        let places = self.tensors.iter().map(|(name, (_, _, shape))| {
+            let param = self.compiled.params.iter().find(|p| p.name == *name).expect("a parameter of that name");
+            let tile = |shape: &Vec<u64>| match &param.kind {
+                ParamKind::Tensor { map: Some(map), .. } => (shape.clone(), map.copy.clone()),
+                _ => panic!("`{name}` is no map"),
+            };
+            (param.offset, shape.as_ref().map(tile))
+        });
+        let tensors: Vec<record::Tensor> = places
+            .zip(before)
+            .zip(contents(self))
+            .map(|(((offset, map), before), after)| record::Tensor { offset, map, before, after })
+            .collect();
+        record::write(&folder, &self.compiled, grid, &self.params, &tensors);
+        Ok(())
     }
 
     fn bytes(&self, at: u64, length: u64) -> Vec<u8> {
@@ -189,7 +213,7 @@ impl Run {
 
     /// The contents of a tensor.
     pub fn read<T: Plain>(&self, name: &str) -> Vec<T> {
-        let (at, length) = self.tensors[name];
+        let (at, length, _) = self.tensors[name].clone();
         self.bytes(at, length).chunks(size_of::<T>()).map(T::of_bytes).collect()
     }
 }

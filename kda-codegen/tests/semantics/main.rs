@@ -13,5 +13,6 @@ mod memory;
 mod pipelines;
 mod products;
 mod programs;
+mod record;
 mod tensor_memory;
 mod types;
