@@ -63,7 +63,12 @@ impl Fences<'_> {
             match &mut node {
                 Node::Sync { sync, place } => match sync {
                     Sync::SharedWrite { buffer } => *dirty |= self.sources.contains(buffer),
-                    Sync::Cta | Sync::NamedSync { .. } | Sync::NamedArrive { .. } | Sync::Warp | Sync::Give { .. } => {
+                    Sync::Cta
+                    | Sync::NamedSync { .. }
+                    | Sync::NamedArrive { .. }
+                    | Sync::Warp
+                    | Sync::Give { .. }
+                    | Sync::MbarrierArrive => {
                         if std::mem::take(dirty) {
                             out.push(fence(Proxy::AsyncSharedCta, None, *place));
                         }

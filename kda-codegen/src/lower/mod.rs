@@ -187,7 +187,11 @@ impl Writer {
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
-            Sync::SharedWrite { .. } | Sync::Take { .. } | Sync::Give { .. } | Sync::Restart { .. } => {}
+            Sync::SharedWrite { .. }
+            | Sync::Take { .. }
+            | Sync::Give { .. }
+            | Sync::Restart { .. }
+            | Sync::MbarrierArrive => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }
     }

@@ -38,6 +38,7 @@ const FUNCTIONS: &[&str] = &[
     "bulk::commit",
     "bulk::wait",
     "bulk::wait_read",
+    "Mbarrier::new",
     "tma::store",
     "tma::reduce_add",
     "wgmma::commit",
@@ -74,6 +75,9 @@ impl Specialiser<'_> {
         {
             let [] = self.arguments(&name, args, site)?;
             return self.accumulator(generics, site);
+        }
+        if name == "Mbarrier::new" {
+            return self.mbarrier_new(args, site);
         }
         if let [ty, function] = names
             && let Some(elem) = self.elem_name(ty)

@@ -25,6 +25,7 @@ pub(super) struct Mark {
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
     writing: bool,
+    raw_barriers: bool,
     flight: super::wgmma::Flight,
 }
 
@@ -66,6 +67,7 @@ impl Specialiser<'_> {
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
             writing: self.writing,
+            raw_barriers: self.raw_barriers,
             flight: self.flight.clone(),
         }
     }
@@ -88,7 +90,7 @@ impl Specialiser<'_> {
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
-        self.writing = mark.writing;
+        (self.writing, self.raw_barriers) = (mark.writing, mark.raw_barriers);
         self.flight.clone_from(&mark.flight);
         self.naming = None;
     }

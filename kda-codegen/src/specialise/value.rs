@@ -38,6 +38,8 @@ pub enum Value {
     Operand(Box<Operand>),
     /// A named barrier, by index.
     Barrier(usize),
+    /// An mbarrier, by its buffer.
+    Mbarrier(usize),
     /// How an access uses the caches.
     Hint(Hint),
     /// A range of integers: start, end, step.
@@ -237,6 +239,7 @@ impl Value {
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),
             Value::Operand(operand) => format!("an operand of {} columns in registers", operand.width),
             Value::Barrier(_) => "a named barrier".into(),
+            Value::Mbarrier(_) => "an mbarrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),
         }

@@ -120,7 +120,11 @@ fn event(sync: &Sync) -> Option<Event> {
         Sync::Cta => Some(Event::Meet { barrier: None, span: usize::MAX }),
         Sync::NamedSync { id, span, .. } => Some(Event::Meet { barrier: Some(*id), span: *span }),
         Sync::NamedArrive { id, span, .. } => Some(Event::Arrive { barrier: *id, span: *span }),
-        Sync::Warp | Sync::SharedWrite { .. } | Sync::BulkStore { .. } | Sync::MbarrierInit { .. } => None,
+        Sync::Warp
+        | Sync::MbarrierArrive
+        | Sync::SharedWrite { .. }
+        | Sync::BulkStore { .. }
+        | Sync::MbarrierInit { .. } => None,
     }
 }
 

@@ -95,7 +95,7 @@ impl Specialiser<'_> {
     }
 
     /// Waits until the phase of that parity has completed.
-    fn spin(&mut self, address: Address, parity: Src) {
+    pub(in crate::specialise) fn spin(&mut self, address: Address, parity: Src) {
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
         self.builder.inst(MbarrierTryWait {
