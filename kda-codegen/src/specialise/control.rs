@@ -74,6 +74,7 @@ impl Specialiser<'_> {
         let before = self.frame().scopes.snapshot();
         let waited = self.waited;
         self.control.push(condition.uniform);
+        self.branches += 1;
 
         self.builder.open();
         self.returned = false;
@@ -90,6 +91,7 @@ impl Specialiser<'_> {
         let b_locals = self.frame().scopes.snapshot();
         let b_region = self.builder.close();
         self.control.pop();
+        self.branches -= 1;
         self.waited = match (a_returned, b_returned) {
             (true, false) => self.waited,
             (false, true) => a_waited,

@@ -123,6 +123,8 @@ struct Specialiser<'a> {
     frames: Vec<Frame>,
     /// Uniformity of the open runtime branches.
     control: Vec<Uniform>,
+    /// Number of them that are no loops.
+    branches: usize,
     /// Roles whose code is being compiled; `None` where all warps run.
     roles: Option<Vec<usize>>,
     buffers: Vec<Buffer>,
@@ -186,6 +188,7 @@ impl<'a> Specialiser<'a> {
             builder: Builder::new(),
             frames: vec![Frame { scopes: Scopes::new(), generics, library: None }],
             control: Vec::new(),
+            branches: 0,
             roles: None,
             buffers: Vec::new(),
             shared_end: 0,
@@ -244,6 +247,7 @@ impl<'a> Specialiser<'a> {
     }
 
     fn finish(mut self) -> Result<Compiled> {
+        self.check_conditions()?;
         let mut region = std::mem::take(&mut self.builder).finish();
         pipeline::fill_counts(&mut region, &self.rings);
         let protocol = self.check_protocol(&region)?;

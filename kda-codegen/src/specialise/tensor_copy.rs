@@ -66,6 +66,7 @@ impl Specialiser<'_> {
         let boxes = self.boxes(tile, &tensor, site)?;
         self.note_access(tensor.param, false, site);
         let bytes = Value::u32(boxes.bytes as u32);
+        self.note_fill(boxes.slot, boxes.buffer, condition.as_ref());
         let announced = match outside {
             Some(barrier) => Some((barrier, None)),
             None => self.announce(boxes.slot, bytes, condition.as_ref(), site)?,

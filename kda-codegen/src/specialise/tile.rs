@@ -197,7 +197,7 @@ impl Specialiser<'_> {
         indices: Vec<(Index, Site<'_>)>,
         site: Site<'_>,
     ) -> Result<Value> {
-        self.note_read(view.slot, site)?;
+        self.note_read(view.slot, view.buffer, false, site)?;
         let address = self.element_address(view, indices, site)?;
         let reg = self.builder.fresh(class(view.elem));
         self.builder.inst(Ld {

@@ -10,6 +10,7 @@ pub(super) struct Mark {
     locals: Vec<Value>,
     regions: usize,
     control: usize,
+    branches: usize,
     calls: usize,
     buffers: usize,
     barriers: usize,
@@ -52,6 +53,7 @@ impl Specialiser<'_> {
             locals,
             regions: self.builder.depth(),
             control: self.control.len(),
+            branches: self.branches,
             calls: self.calls.len(),
             buffers: self.buffers.len(),
             barriers: self.barriers.len(),
@@ -79,6 +81,7 @@ impl Specialiser<'_> {
         self.frame().scopes.restore(&mark.locals);
         self.builder.unwind(mark.regions);
         self.control.truncate(mark.control);
+        self.branches = mark.branches;
         self.calls.truncate(mark.calls);
         self.buffers.truncate(mark.buffers);
         self.barriers.truncate(mark.barriers);

@@ -294,6 +294,7 @@ impl Specialiser<'_> {
     /// Descriptor of a tile's stage; with `group`, of the part of this warpgroup.
     fn descriptor(&mut self, view: &TileView, group: Option<(u32, i64)>, site: Site<'_>) -> Result<Reg> {
         self.buffers[view.buffer].multiplied = true;
+        self.note_read(view.slot, view.buffer, false, site)?;
         let (base, offset) = self.stage_address(view, site)?;
         let base: Src = match base {
             Base::Reg(reg) => reg.into(),

@@ -95,6 +95,8 @@ impl Specialiser<'_> {
             restarts,
             buffers,
             barriers,
+            filled: Default::default(),
+            reads: Vec::new(),
             written: Default::default(),
             rewritten: Default::default(),
             copied: Default::default(),

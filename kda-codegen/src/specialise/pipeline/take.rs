@@ -85,6 +85,8 @@ impl Specialiser<'_> {
             taken: site.ends(),
             elected,
             depth: self.control.len(),
+            branches: self.branches,
+            carried: false,
             bytes: None,
             copied: false,
             stored: false,

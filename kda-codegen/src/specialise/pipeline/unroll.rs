@@ -201,7 +201,7 @@ impl Specialiser<'_> {
             }
             let taken = is.taken;
             self.holdings[last.id as usize].done = true;
-            self.holdings[first.id as usize] = super::Holding { taken, ..was.clone() };
+            self.holdings[first.id as usize] = super::Holding { taken, carried: true, ..was.clone() };
         }
         for (id, was) in holdings.iter().enumerate() {
             if !was.done && self.holdings[id].done {
