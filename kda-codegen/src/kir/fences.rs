@@ -54,7 +54,7 @@ fn fence(proxy: Proxy, guard: Option<PredSrc>, place: Place) -> Node {
 fn hands_over(sync: &Sync) -> bool {
     match sync {
         Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } | Sync::NamedArrive { .. } => true,
-        Sync::Warp | Sync::Give { .. } => true,
+        Sync::Warp | Sync::Give { .. } | Sync::MbarrierArrive => true,
         Sync::BulkStore { .. } | Sync::ProductRead { .. } => true,
         Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
     }

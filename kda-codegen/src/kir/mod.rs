@@ -160,6 +160,8 @@ pub enum Sync {
         /// Number of its place in the source.
         span: usize,
     },
+    /// The thread is about to arrive at an mbarrier that belongs to no ring.
+    MbarrierArrive,
     /// An mbarrier of a ring gets its number of arrivals.
     MbarrierInit {
         /// Index of the ring.

@@ -208,7 +208,8 @@ impl Writer {
             | Sync::ProductRead { .. }
             | Sync::Take { .. }
             | Sync::Give { .. }
-            | Sync::Restart { .. } => {}
+            | Sync::Restart { .. }
+            | Sync::MbarrierArrive => {}
             Sync::BulkStore { inst, guard, .. } => self.inst(*guard, inst.clone()),
         }
     }

@@ -75,6 +75,7 @@ impl Specialiser<'_> {
         let waited = self.waited;
         let flight = super::products::Flight { fenced: false, ..self.flight.clone() };
         self.control.push(condition.uniform);
+        self.branches += 1;
 
         self.begin_side(&flight);
         self.returned = false;
@@ -94,6 +95,7 @@ impl Specialiser<'_> {
         let b_locals = self.frame().scopes.snapshot();
         let b_region = self.builder.close();
         self.control.pop();
+        self.branches -= 1;
         self.conversions.clear();
         self.flight = match (a_returned, b_returned) {
             (true, false) => self.flight.clone(),

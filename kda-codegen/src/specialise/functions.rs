@@ -47,6 +47,7 @@ const FUNCTIONS: &[&str] = &[
     "bulk::commit",
     "bulk::wait",
     "bulk::wait_read",
+    "Mbarrier::new",
     "tma::store",
     "tma::reduce_add",
     "wgmma::commit",
@@ -88,6 +89,9 @@ impl Specialiser<'_> {
             && let Some(value) = self.accumulator_function(function, generics, args, site)?
         {
             return Ok(value);
+        }
+        if name == "Mbarrier::new" {
+            return self.mbarrier_new(args, site);
         }
         if let [ty, function] = names
             && let Some(elem) = self.elem_name(ty)

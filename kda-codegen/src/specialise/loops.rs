@@ -257,8 +257,8 @@ impl Specialiser<'_> {
         self.control.pop();
         self.control.push(condition.uniform.max(uniform));
         self.builder.open();
-        let before = self.frame().scopes.snapshot();
         let holdings = self.holdings.clone();
+        let before = if holdings.is_empty() { Vec::new() } else { self.frame().scopes.snapshot() };
         body(self)?;
         self.carry_holdings(&before, &holdings, site)?;
         self.settle_all();

@@ -167,7 +167,7 @@ impl Specialiser<'_> {
                 let [] = self.arguments(&name, &args, site)?;
                 self.give_stage(&slot, &name, site)
             }
-            (tile @ (Value::Tile(_) | Value::Shared(_)), "tma_load" | "tma_load_if") => {
+            (tile @ (Value::Tile(_) | Value::Shared(_)), "tma_load" | "tma_load_if" | "tma_load_on") => {
                 self.tma_load(&tile, &name, &args, site)
             }
             (Value::Shared(view), "bulk_load") => self.bulk_load(&view, &args, site),
@@ -193,6 +193,7 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.barrier(index, name == "sync", site)
             }
+            (Value::Mbarrier(buffer), "arrive" | "arrive_expect" | "wait") => self.mbarrier(buffer, &name, &args, site),
             (Value::Range(range), "step_by") => {
                 let [step] = self.arguments(&name, &args, site)?;
                 Ok(Value::Range(Box::new((range.0, range.1, step))))

@@ -220,7 +220,7 @@ impl Specialiser<'_> {
         site: Site<'_>,
     ) -> Result<Value> {
         self.check_shared(view, lanes, site)?;
-        self.note_read(view.slot, site)?;
+        self.note_read(view.slot, view.buffer, condition.is_some(), site)?;
         let elem = view.elem;
         let guard = match condition {
             None | Some(Value::Const(Const::Bool(true))) => None,

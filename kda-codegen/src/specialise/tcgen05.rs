@@ -92,6 +92,7 @@ impl Specialiser<'_> {
     /// Descriptor of the stage of a tile.
     fn tile_descriptor(&mut self, view: &TileView, site: Site<'_>) -> Result<Reg> {
         self.buffers[view.buffer].multiplied = true;
+        self.note_read(view.slot, view.buffer, false, site)?;
         let (base, offset) = self.stage_address(view, site)?;
         let base = match base {
             Base::Reg(reg) => reg,

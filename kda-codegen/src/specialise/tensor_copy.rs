@@ -40,9 +40,18 @@ pub(super) struct Tensor {
 }
 
 impl Specialiser<'_> {
-    /// `tile.tma_load(map, [coordinates])`, `tile.tma_load_if(condition, map, [coordinates])`
+    /// `tile.tma_load(map, [coordinates])`, `tile.tma_load_if(condition, map, [coordinates])`, and `tile.tma_load_on(mbarrier,
+    /// map, [coordinates])`, whose bytes the author announces
     pub(super) fn tma_load(&mut self, tile: &Value, name: &str, args: &[&Expr], site: Site<'_>) -> Result<Value> {
+        let mut outside = None;
         let (condition, map, list) = match (name, args) {
+            ("tma_load_on", [barrier, map, list]) => {
+                let Value::Mbarrier(barrier) = self.expr(barrier)? else {
+                    return Err(Diagnostic::new(156, Site::Tokens(barrier), "`tma_load_on` completes on an mbarrier"));
+                };
+                outside = Some(self.mbarrier_address(barrier));
+                (None, map, list)
+            }
             ("tma_load", [map, list]) => (None, map, list),
             ("tma_load_if", [condition, map, list]) => (Some(self.expr(condition)?), map, list),
             _ => {
@@ -57,9 +66,12 @@ impl Specialiser<'_> {
         let boxes = self.boxes(tile, &tensor, site)?;
         self.note_access(tensor.param, false, site);
         let bytes = Value::u32(boxes.bytes as u32);
-        let Some((barrier, guard)) = self.announce(boxes.slot, bytes, condition.as_ref(), site)? else {
-            return Ok(Value::Unit);
+        self.note_fill(boxes.slot, boxes.buffer, condition.as_ref());
+        let announced = match outside {
+            Some(barrier) => Some((barrier, None)),
+            None => self.announce(boxes.slot, bytes, condition.as_ref(), site)?,
         };
+        let Some((barrier, guard)) = announced else { return Ok(Value::Unit) };
         let map = self.map_address(tensor.param);
         for (place, column) in &boxes.parts {
             let coordinates = self.shifted(&tensor.coordinates, *column, site)?;

@@ -178,7 +178,7 @@ impl Specialiser<'_> {
                 self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
             }
         }
-        self.note_read(element.tile.slot, site)?;
+        self.note_read(element.tile.slot, element.tile.buffer, condition.is_some(), site)?;
         let address = self.element_address(element, site)?;
         self.builder.guarded(
             guard,

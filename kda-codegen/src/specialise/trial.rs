@@ -10,6 +10,7 @@ pub(super) struct Mark {
     locals: Vec<Value>,
     regions: usize,
     control: usize,
+    branches: usize,
     calls: usize,
     buffers: usize,
     barriers: usize,
@@ -27,6 +28,7 @@ pub(super) struct Mark {
     cluster: super::cluster::State,
     tensor_memory: super::tensor_memory::State,
     writing: bool,
+    raw_barriers: bool,
     flight: super::products::Flight,
 }
 
@@ -53,6 +55,7 @@ impl Specialiser<'_> {
             locals,
             regions: self.builder.depth(),
             control: self.control.len(),
+            branches: self.branches,
             calls: self.calls.len(),
             buffers: self.buffers.len(),
             barriers: self.barriers.len(),
@@ -70,6 +73,7 @@ impl Specialiser<'_> {
             cluster: self.cluster.clone(),
             tensor_memory: self.tensor_memory.clone(),
             writing: self.writing,
+            raw_barriers: self.raw_barriers,
             flight: self.flight.clone(),
         }
     }
@@ -81,6 +85,7 @@ impl Specialiser<'_> {
         self.frame().scopes.restore(&mark.locals);
         self.builder.unwind(mark.regions);
         self.control.truncate(mark.control);
+        self.branches = mark.branches;
         self.calls.truncate(mark.calls);
         self.buffers.truncate(mark.buffers);
         self.barriers.truncate(mark.barriers);
@@ -94,7 +99,7 @@ impl Specialiser<'_> {
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
         self.cluster.clone_from(&mark.cluster);
         self.tensor_memory.clone_from(&mark.tensor_memory);
-        self.writing = mark.writing;
+        (self.writing, self.raw_barriers) = (mark.writing, mark.raw_barriers);
         self.flight.clone_from(&mark.flight);
         self.conversions.clear();
         self.naming = None;

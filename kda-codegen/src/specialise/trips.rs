@@ -57,7 +57,9 @@ impl Specialiser<'_> {
         let apart = start.uniform().max(end.uniform()).max(step.uniform()) > Uniform::Cta;
         let place = if apart { format!(" in roles {:?}", self.roles) } else { String::new() };
         key.push_str(&place);
-        self.counters.insert(counter.reg, format!("counter({key})"));
+        // Loops over one range inside each other are told apart by how deep they stand.
+        let depth = self.control.len() - self.branches;
+        self.counters.insert(counter.reg, format!("counter({key} at depth {depth})"));
         if let Some(n) = trip_count(start, end, step) {
             return Trips::Known(n as u64);
         }

@@ -47,6 +47,8 @@ pub enum Value {
     Frag(Box<Fragment>),
     /// A named barrier, by index.
     Barrier(usize),
+    /// An mbarrier, by its buffer.
+    Mbarrier(usize),
     /// How an access uses the caches.
     Hint(Hint),
     /// A range of integers: start, end, step.
@@ -256,6 +258,7 @@ impl Value {
             Value::Operand(operand) => format!("an operand of {} columns in registers", operand.width),
             Value::Frag(f) => format!("a fragment of {}, {} rows and {} columns", f.kind.name(), f.rows, f.columns),
             Value::Barrier(_) => "a named barrier".into(),
+            Value::Mbarrier(_) => "an mbarrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),
         }

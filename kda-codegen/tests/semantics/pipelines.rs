@@ -4,6 +4,7 @@ mod copies;
 mod middle;
 mod products;
 mod protocol;
+mod raw;
 mod restarts;
 mod unrolled;
 

@@ -71,4 +71,11 @@ pub const ENTRIES: &[Entry] = &[
         "With some numbers of trips a role waits for a stage or a barrier that no other role will ever give.",
         "Give both sides the same loop, and meet at barriers in the same order.",
     ),
+    entry(
+        662,
+        "buffer read that may not be filled",
+        "The producing side fills the buffer of a stage under a condition, and the other side reads it always: where the \
+         condition is false it reads what an earlier trip has left, or nothing at all.",
+        "Read the buffer under the same condition.",
+    ),
 ];

@@ -202,6 +202,8 @@ pub fn run(
             stuck.push((role, *event));
         }
     }
+    // Whoever only restarts waits for the others.
+    stuck.sort_by_key(|(_, event)| matches!(event, Event::Restart { .. }));
     let condition = report::with(trips, found);
     if !stuck.is_empty() {
         return Err(report::deadlock(&stuck, &levels, &condition, model));

@@ -126,6 +126,7 @@ fn event(sync: &Sync) -> Option<Event> {
         Sync::NamedSync { id, span, .. } => Some(Event::Meet { barrier: Some(*id), span: *span }),
         Sync::NamedArrive { id, span, .. } => Some(Event::Arrive { barrier: *id, span: *span }),
         Sync::Warp
+        | Sync::MbarrierArrive
         | Sync::SharedWrite { .. }
         | Sync::ProductRead { .. }
         | Sync::BulkStore { .. }

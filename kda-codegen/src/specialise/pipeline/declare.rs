@@ -40,8 +40,8 @@ impl Specialiser<'_> {
         } else if sides.len() < 2 {
             return Err(form("a pipeline has two sides"));
         }
-        if self.control() > Uniform::Cta || self.frames.len() > 1 || self.roles.is_some() {
-            return Err(form("a pipeline is declared in the kernel, ahead of the roles"));
+        if !self.control.is_empty() || self.frames.len() > 1 || self.roles.is_some() {
+            return Err(form("a pipeline is declared in the kernel, ahead of the roles and outside branches"));
         }
         let (mut buffers, mut stages) = (Vec::new(), None);
         for field in &expr.fields {
@@ -95,6 +95,8 @@ impl Specialiser<'_> {
             restarts,
             buffers,
             barriers,
+            filled: Default::default(),
+            reads: Vec::new(),
             written: Default::default(),
             rewritten: Default::default(),
             copied: Default::default(),
@@ -137,22 +139,27 @@ impl Specialiser<'_> {
     /// Initialises the mbarriers in one thread; the counts are filled in when the roles have been compiled.
     pub(super) fn initialise(&mut self, ring: usize, site: Site<'_>) {
         self.place(site);
-        let tid = self.special(kda_ptx::operand::Special::TidX, Uniform::Thread);
-        let first = self.builder.pure(Class::Pred, |dst| {
-            let dst = DstAndPred { dst: Some(dst), pred: None };
-            Setp { compare: Compare::Eq, ftz: Default::default(), ty: Type::U32, dst, a: tid.src(), b: Src::Imm(0) }
-                .into()
-        });
+        let first = self.first_thread();
         let stages = self.rings[ring].stages;
         for side in 0..self.rings[ring].sides.len() {
             let role = self.barrier_of(ring, side);
             for stage in 0..stages {
                 let address = self.barrier_address(ring, role, &Value::u32(stage));
                 let inst = MbarrierInit { space: Some(Space::SharedCta), ty: Type::B64, address, count: Src::Imm(0) };
-                self.builder.sync(Sync::MbarrierInit { ring, role, inst: inst.into(), guard: when(first) });
+                self.builder.sync(Sync::MbarrierInit { ring, role, inst: inst.into(), guard: first });
             }
         }
-        self.fresh_barriers = Some(when(first));
+        self.fresh_barriers = Some(first);
+    }
+
+    /// True in the first thread of the CTA.
+    pub(in crate::specialise) fn first_thread(&mut self) -> kda_ptx::operand::PredSrc {
+        let tid = self.special(kda_ptx::operand::Special::TidX, Uniform::Thread);
+        when(self.builder.pure(Class::Pred, |dst| {
+            let dst = DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare: Compare::Eq, ftz: Default::default(), ty: Type::U32, dst, a: tid.src(), b: Src::Imm(0) }
+                .into()
+        }))
     }
 
     /// Makes initialised mbarriers visible, if any are fresh: one fence and one barrier ahead of the roles.

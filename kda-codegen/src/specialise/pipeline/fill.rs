@@ -91,6 +91,7 @@ impl Specialiser<'_> {
         self.check_bulk(&from, from_site, to, site, &bytes, site)?;
         self.note_access(from.param, false, site);
         let present = from.present.map(truth);
+        self.note_fill(to.slot, to.buffer, present.as_ref());
         let Some((barrier, guard)) = self.announce(to.slot, bytes.clone(), present.as_ref(), site)? else {
             return Ok(Value::Unit);
         };

@@ -19,8 +19,10 @@
 //! | bulk stores of stages, and the fences ahead of them | `stores` |
 //! | `#[elect_one]` | `election` |
 //! | `#[unroll(ring)]`, stages that go round a loop | `unroll` |
+//! | buffers that are filled under a condition | `conditions` |
 //! | whether two values are the same | `text` |
 
+mod conditions;
 mod declare;
 mod election;
 mod fill;
@@ -62,6 +64,10 @@ pub struct Ring {
     pub barriers: usize,
     /// How the roles of each side act on it, once known.
     pub ways: Vec<BTreeMap<usize, Way>>,
+    /// Buffers that are filled under a condition, and those that are so without one, wherever that may be.
+    pub filled: [BTreeSet<usize>; 2],
+    /// Reads of the consuming side without a condition: buffer, holding, place.
+    pub reads: Vec<(usize, u32, (Span, Span))>,
     /// Buffers with ordinary stores of sides ahead of the consuming one.
     pub written: BTreeSet<usize>,
     /// Those of the consuming side.
@@ -132,6 +138,10 @@ pub struct Holding {
     pub elected: bool,
     /// Number of runtime branches and loops around the place where it was taken.
     pub depth: usize,
+    /// Number of runtime branches there.
+    pub branches: usize,
+    /// It goes round a loop, so that conditions may belong to the trip before.
+    pub carried: bool,
     /// Bytes of bulk copies that are announced with the commit; `None` if there were no such copies.
     pub bytes: Option<Value>,
     /// Threads have copied into it asynchronously.

@@ -27,11 +27,6 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    /// An ordinary load from a buffer, perhaps of a slot.
-    pub(in crate::specialise) fn note_read(&self, slot: Option<u32>, site: Site<'_>) -> Result<()> {
-        slot.map_or(Ok(()), |id| self.check_held(id, site))
-    }
-
     /// A bulk store from a buffer, perhaps of a slot.
     pub(in crate::specialise) fn note_bulk_store(
         &mut self,
@@ -44,12 +39,13 @@ impl Specialiser<'_> {
         let parties = self.parties();
         let holding = &mut self.holdings[id as usize];
         let ring = &mut self.rings[holding.ring];
-        if holding.side == ring.last() {
+        let reads = holding.side == ring.last();
+        if reads {
             holding.stored = true;
             ring.stored.insert(buffer);
             ring.storers.extend(parties);
         }
-        Ok(())
+        if reads { self.note_read(slot, buffer, false, site) } else { Ok(()) }
     }
 
     /// Closes the group of bulk stores from a slot and waits until they have read it.

@@ -74,7 +74,7 @@ impl Specialiser<'_> {
         let before = side.checked_sub(1).unwrap_or(self.rings[ring].last());
         let address = self.barrier_address(ring, self.barrier_of(ring, before), &stage);
         self.place(site);
-        self.spin(ring, address, parity);
+        self.spin(Some(ring), address, parity);
         let span = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span });
         self.after_take(ring, side);
@@ -86,6 +86,8 @@ impl Specialiser<'_> {
             taken: site.ends(),
             elected,
             depth: self.control.len(),
+            branches: self.branches,
+            carried: false,
             bytes: None,
             copied: false,
             stored: false,
@@ -96,8 +98,8 @@ impl Specialiser<'_> {
     }
 
     /// Waits until the phase of that parity has completed.
-    fn spin(&mut self, ring: usize, address: Address, parity: Src) {
-        let (order, scope) = self.wait_order(ring);
+    pub(in crate::specialise) fn spin(&mut self, ring: Option<usize>, address: Address, parity: Src) {
+        let (order, scope) = ring.map_or((None, None), |ring| self.wait_order(ring));
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
         self.builder.inst(MbarrierTryWait {

@@ -33,12 +33,20 @@ impl Specialiser<'_> {
             }
         });
         let (mnemonic, operands) = text.split_once(' ').unwrap_or((&text, ""));
-        let mut operands = operands.split_once(", ").map_or("", |(_, rest)| rest).to_string();
-        sources.sort_by_key(|reg| std::cmp::Reverse(reg.index));
-        for source in sources {
-            let name = format!("{}{}", source.class.prefix(), source.index);
-            operands = operands.replace(&name, &format!("({})", self.register_text(source, depth + 1)));
+        let operands = operands.split_once(", ").map_or("", |(_, rest)| rest);
+        let mut out = format!("{mnemonic} ");
+        let mut rest = operands;
+        while let Some(at) = rest.find('%') {
+            let end = rest[at + 1..].find(|c: char| !c.is_ascii_alphanumeric()).map_or(rest.len(), |n| at + 1 + n);
+            let name = &rest[at..end];
+            out.push_str(&rest[..at]);
+            match sources.iter().find(|reg| format!("{}{}", reg.class.prefix(), reg.index) == name) {
+                Some(reg) => out.push_str(&format!("({})", self.register_text(*reg, depth + 1))),
+                None => out.push_str(name),
+            }
+            rest = &rest[end..];
         }
-        format!("{mnemonic} {operands}")
+        out.push_str(rest);
+        out
     }
 }

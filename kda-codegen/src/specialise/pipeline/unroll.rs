@@ -163,6 +163,9 @@ impl Specialiser<'_> {
 
     /// Slots in variables say at which stages their holdings are.
     pub(in crate::specialise) fn refresh_holdings(&mut self) {
+        if self.holdings.is_empty() {
+            return;
+        }
         for value in self.frames[0].scopes.snapshot() {
             if let Value::Slot(slot) = value
                 && let Some(holding) = self.holdings.get_mut(slot.id as usize)
@@ -180,7 +183,7 @@ impl Specialiser<'_> {
         holdings: &[super::Holding],
         site: Site<'_>,
     ) -> Result<()> {
-        let after = self.frame().scopes.snapshot();
+        let after = if before.is_empty() { Vec::new() } else { self.frame().scopes.snapshot() };
         for (before, after) in before.iter().zip(&after) {
             let (Value::Slot(first), Value::Slot(last)) = (before, after) else { continue };
             if first.id == last.id || (first.ring, first.side) != (last.ring, last.side) {
@@ -201,7 +204,7 @@ impl Specialiser<'_> {
             }
             let taken = is.taken;
             self.holdings[last.id as usize].done = true;
-            self.holdings[first.id as usize] = super::Holding { taken, ..was.clone() };
+            self.holdings[first.id as usize] = super::Holding { taken, carried: true, ..was.clone() };
         }
         for (id, was) in holdings.iter().enumerate() {
             if !was.done && self.holdings[id].done {

@@ -106,7 +106,9 @@ fn conditional_tensor_copies() {
             }
         }
     }
-    // The simulator sees a buffer that is read without having been filled.
+    // A read without any condition is refused; under another one, the simulator sees what has not been filled.
+    let always = Case { body: body.replace("if i + 1 < n {", "{").leak(), ..case };
+    assert_eq!(error_of(&always.source(2)), 662);
     let careless = Case { body: body.replace("if i + 1 < n {", "if i < n {").leak(), ..case };
     let (mut run, _) = careless.run(2, 1);
     assert!(run.try_launch(1, &kda_sim::Options::default()).is_err());

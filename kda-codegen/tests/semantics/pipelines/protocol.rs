@@ -103,6 +103,10 @@ fn what_may_go_wrong() {
         ("for i in 0..n { PUT }", "let k = mine.at([0]).load(); for i in 0..k { GET }"),
         ("if n > 2 { PUT }", "if n > 3 { GET }"),
         ("for i in 0..n { if i > 2 { PUT } }", "for i in 0..n { if i > 1 { GET } }"),
+        (
+            "for i in 0..n { for j in 0..n { for k in 0..i { PUT } } }",
+            "for i in 0..n { for j in 0..n { for k in 0..j { GET } } }",
+        ),
         ("let k = warp; for i in 0..k { PUT }", "let k = warp; for i in 0..k { GET }"),
     ] {
         let code = error_of(&source(&format!("{} b.arrive();", load.replace("PUT", PUT)), &math.replace("GET", GET)));
