@@ -53,7 +53,14 @@ impl Specialiser<'_> {
         };
         let mut frag = Fragment { kind: stored, rows, columns, blocks: Vec::new() };
         frag.blocks = match (stored, self.fragment_addresses(&frag, &view, transposed, site)?) {
-            (Kind::Half(_), Some(addresses)) => self.load_fragment(&frag, addresses, transposed, site)?,
+            (Kind::Half(_), Some(addresses)) => {
+                match &view {
+                    Value::Shared(view) => self.note_read(view.slot, view.buffer, false, site)?,
+                    Value::Tile(view) => self.note_read(view.slot, view.buffer, false, site)?,
+                    _ => {}
+                }
+                self.load_fragment(&frag, addresses, transposed, site)?
+            }
             _ => self.load_pairs(&frag, &view, transposed, site)?,
         };
         Ok(Value::Frag(Box::new(match kind {
@@ -220,11 +227,12 @@ impl Specialiser<'_> {
         transposed: bool,
         site: Site<'_>,
     ) -> Result<()> {
-        let buffer = match view {
-            Value::Shared(view) => view.buffer,
-            Value::Tile(view) => view.buffer,
+        let (slot, buffer) = match view {
+            Value::Shared(view) => (view.slot, view.buffer),
+            Value::Tile(view) => (view.slot, view.buffer),
             _ => return Ok(()),
         };
+        self.note_write(slot, buffer, site)?;
         self.place(site);
         self.builder.sync(Sync::SharedWrite { buffer });
         for (group, address) in Self::groups(frag).into_iter().zip(addresses) {

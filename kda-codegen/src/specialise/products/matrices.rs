@@ -36,6 +36,7 @@ impl Specialiser<'_> {
         let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         self.check_matrices(&tile, operand.elem, (operand.m.into(), operand.width), site)?;
         self.place(site);
+        self.note_write(tile.slot, tile.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: tile.buffer });
         let first = operand.column as usize / 16;
         let store = |this: &mut Self| {
@@ -76,6 +77,7 @@ impl Specialiser<'_> {
             .help("of other types: `Acc::<f32, M, N>::from_fn(|row, column| tile[[row, column]])`"));
         }
         self.check_matrices(&tile, tile.elem, (m, n), site)?;
+        self.note_read(tile.slot, tile.buffer, false, site)?;
         self.place(site);
         let load = |this: &mut Self| {
             let places = this.matrix_addresses(&tile, acc.tiles.len(), n, site)?;
