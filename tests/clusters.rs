@@ -66,12 +66,12 @@ mod clusters {
 
 use clusters::{AddNextArgs, AddNextVariant, ProductArgs, ProductVariant};
 
-/// Runs a check in the simulator, and on a device with larger tensors; `size` is 1 there and 16 here.
+/// Runs a check in the simulator, and on a device with larger tensors; `size` is 1 there and 4 here.
 fn everywhere(check: impl Fn(Device<'_>, u64)) {
     let simulator = SimExecutor::default();
     check(Device { executor: &simulator, guarding: Guarding::BANDS }, 1);
     match CudaExecutor::open(0) {
-        Ok(executor) => check(Device { executor: &executor, guarding: Guarding::BANDS }, 16),
+        Ok(executor) => check(Device { executor: &executor, guarding: Guarding::BANDS }, 4),
         Err(ExecError::NoDevice(why)) => {
             assert!(std::env::var_os("KDA_REQUIRE_CUDA").is_none(), "a device is required: {why}");
             eprintln!("not on a device: {why}");

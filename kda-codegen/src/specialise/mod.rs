@@ -177,6 +177,8 @@ struct Specialiser<'a> {
     raw_barriers: bool,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// Stages taken by the code of one thread that is being compiled.
+    elected_takes: Vec<pipeline::ElectedTake>,
     /// Register of the warp's index, once something has asked for it.
     warp_register: Option<Reg>,
     /// What the kernel does with its cluster.
@@ -236,6 +238,7 @@ impl<'a> Specialiser<'a> {
             fresh_barriers: None,
             raw_barriers: false,
             elected: false,
+            elected_takes: Vec::new(),
             warp_register: None,
             flight: products::Flight::default(),
             cluster: cluster::State::default(),

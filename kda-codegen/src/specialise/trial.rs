@@ -25,6 +25,7 @@ pub(super) struct Mark {
     spans: usize,
     fresh_barriers: Option<kda_ptx::operand::PredSrc>,
     elected: bool,
+    elected_takes: usize,
     cluster: super::cluster::State,
     tensor_memory: super::tensor_memory::State,
     writing: bool,
@@ -70,6 +71,7 @@ impl Specialiser<'_> {
             spans: self.spans.len(),
             fresh_barriers: self.fresh_barriers,
             elected: self.elected,
+            elected_takes: self.elected_takes.len(),
             cluster: self.cluster.clone(),
             tensor_memory: self.tensor_memory.clone(),
             writing: self.writing,
@@ -97,6 +99,7 @@ impl Specialiser<'_> {
         self.holdings.clone_from(&mark.holdings);
         self.spans.truncate(mark.spans);
         (self.fresh_barriers, self.elected) = (mark.fresh_barriers, mark.elected);
+        self.elected_takes.truncate(mark.elected_takes);
         self.cluster.clone_from(&mark.cluster);
         self.tensor_memory.clone_from(&mark.tensor_memory);
         (self.writing, self.raw_barriers) = (mark.writing, mark.raw_barriers);

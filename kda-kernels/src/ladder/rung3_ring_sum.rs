@@ -39,6 +39,7 @@ pub mod ring_sum {
                 slot.commit();
             }
         }
+        #[unroll(ring)]
         for tile in 0..n / COLUMNS - STAGES {
             let slot = ring.wait();
             add_row(&mut sum, slot.x);

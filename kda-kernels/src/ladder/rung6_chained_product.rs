@@ -42,6 +42,7 @@ pub mod chained_product {
         {
             let mut sum = Acc::<f32, ROWS, DIM>::zero();
             let own = queries.wait();
+            #[unroll(blocks)]
             for block in 0..keys / KEYS {
                 let slot = blocks.wait();
                 let mut scores = Acc::<f32, ROWS, KEYS>::zero();

@@ -44,6 +44,10 @@ impl Specialiser<'_> {
             Some([role]) => self.resolved.roles[*role].warps,
             _ => self.resolved.block / 32,
         };
+        let before = self.frames[0].scopes.snapshot();
+        let from = self.elected_takes.len();
+        // The election, and the warp's own branch around it.
+        let depth = self.control.len() + if warps == 1 { 1 } else { 2 };
         let elect = |this: &mut Self| {
             let reg = this.builder.fresh(Class::Pred);
             this.place(site);
@@ -55,14 +59,17 @@ impl Specialiser<'_> {
             this.elected = false;
             result
         };
-        if warps == 1 {
-            return elect(self);
-        }
-        let warp = Value::Scalar(self.warp());
-        let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), site)?;
-        let condition = self.scalar(&condition, Some(Elem::Bool), site)?;
-        let result = self.branch(condition, site, elect, |_| Ok(Value::Unit));
-        self.builder.mark_branch(Branch::Elected);
-        result
+        let value = if warps == 1 {
+            elect(self)?
+        } else {
+            let warp = Value::Scalar(self.warp());
+            let condition = self.binary(&BinOp::Eq(Default::default()), warp, Value::u32(first), site)?;
+            let condition = self.scalar(&condition, Some(Elem::Bool), site)?;
+            let value = self.branch(condition, site, elect, |_| Ok(Value::Unit))?;
+            self.builder.mark_branch(Branch::Elected);
+            value
+        };
+        self.count_elected(from, depth, &before, site)?;
+        Ok(value)
     }
 }

@@ -33,6 +33,8 @@ mod take;
 mod text;
 mod unroll;
 
+pub use state::ElectedTake;
+
 use super::Specialiser;
 use super::site::Site;
 use super::tile::TileView;

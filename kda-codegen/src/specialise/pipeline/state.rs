@@ -138,8 +138,45 @@ impl Specialiser<'_> {
         locals
     }
 
+    /// Stage and phase of the roles that act here, as locals.
+    fn state_locals(&self, ring: usize, side: usize) -> Vec<usize> {
+        let names = self
+            .parties()
+            .into_iter()
+            .flat_map(|party| ["stage", "phase"].map(|part| state_name(ring, side, party, part)));
+        names.filter_map(|name| self.frames[0].scopes.find(&name)).collect()
+    }
+
+    /// Behind the code of one thread that began with the values `before` of all locals: the other threads count the stages
+    /// that it has taken, so that stage and phase stay the same in all of them, and known where they were known. A thread
+    /// that takes stages in a loop or a branch counts alone.
+    pub(super) fn count_elected(&mut self, from: usize, depth: usize, before: &[Value], site: Site<'_>) -> Result<()> {
+        let takes = self.elected_takes.split_off(from);
+        let mut rings: Vec<(usize, usize)> = takes.iter().map(|take| (take.ring, take.side)).collect();
+        rings.sort_unstable();
+        rings.dedup();
+        for (ring, side) in rings {
+            let own = || takes.iter().filter(|take| (take.ring, take.side) == (ring, side));
+            if own().any(|take| take.depth != depth) || self.rings[ring].restarts {
+                continue;
+            }
+            for local in self.state_locals(ring, side) {
+                if let Some(value) = before.get(local) {
+                    self.frames[0].scopes.get_mut(local).value = value.clone();
+                }
+            }
+            for _ in own() {
+                self.advance_state(ring, side, site)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The next stage; the phase turns when the ring wraps.
     pub(super) fn advance_state(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<()> {
+        if self.elected {
+            self.elected_takes.push(ElectedTake { ring, side, depth: self.control.len() });
+        }
         let stages = self.rings[ring].stages;
         let (stage, phase) = self.state(ring, side, site)?;
         let bit = self.binary(&BinOp::Shl(Default::default()), Value::u32(1), stage.clone(), site)?;
@@ -167,6 +204,15 @@ impl Specialiser<'_> {
         }
         Ok(())
     }
+}
+
+/// A stage that one thread takes for its role.
+#[derive(Clone, Copy, Debug)]
+pub struct ElectedTake {
+    ring: usize,
+    side: usize,
+    /// Open runtime branches and loops around it.
+    depth: usize,
 }
 
 fn state_name(ring: usize, side: usize, party: usize, part: &str) -> String {
