@@ -10,14 +10,14 @@
 //! Each expression is tried with 0, 1, S - 1, S, S + 1 and 2 S + 1, S being the deepest ring, and as much more than the
 //! constants beside it; all equal first and then one after another different from the rest, but for values that come from memory or belong to a `while`: whether they are
 //! equal is not known. A ring whose sides agree only by luck gets stuck in one of these runs, or ends with
-//! stages that nobody has released. These runs find errors; [`proof`] looks for an argument for all numbers of trips.
+//! stages that nobody has released. These runs find errors; `proof` looks for an argument for all numbers of trips.
 //!
 //! | question | file |
 //! | --- | --- |
-//! | what a role does | [`program`] |
-//! | how far stages and barriers are, and who may go on | [`play`] |
-//! | does it hold for every number of trips | [`proof`] |
-//! | how an error is told | [`report`] |
+//! | what a role does | `program` |
+//! | how far stages and barriers are, and who may go on | `play` |
+//! | does it hold for every number of trips | `proof` |
+//! | how an error is told | `report` |
 
 mod play;
 mod program;
