@@ -130,3 +130,80 @@ mod family {{
         assert_eq!(error_of(&source), code, "{body}");
     }
 }
+
+/// Maps of one to five axes: boxes inside the tensor, across its end and outside; stored back to another tensor, and added.
+#[test]
+fn maps_of_every_rank() {
+    let tiles: [&[usize]; 5] = [&[32], &[4, 32], &[4, 2, 32], &[2, 3, 2, 32], &[2, 1, 3, 2, 32]];
+    let sizes: [&[usize]; 5] = [&[80], &[10, 40], &[7, 3, 36], &[3, 5, 4, 40], &[3, 4, 4, 3, 36]];
+    let firsts: [&[usize]; 5] = [&[60], &[8, 4], &[5, 2, 8], &[2, 3, 3, 20], &[2, 3, 2, 2, 32]];
+    for rank in 1..=5 {
+        let (tile, size, first) = (tiles[rank - 1], sizes[rank - 1], firsts[rank - 1]);
+        let list = |numbers: &[usize]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let shape = format!("Shape<{}>", list(tile));
+        let rows: usize = tile[..rank - 1].iter().product();
+        let source = format!(
+            "#[kernels(arch = sm_90a)]
+mod family {{
+    #[kernel(block = 32, grid = 1)]
+    fn k(
+        #[dims({dims})] a: TensorMap<f32, {shape}, Swizzle<128>>,
+        #[dims({dims})] b: TensorMapMut<f32, {shape}, Swizzle<128>>,
+        #[dims({dims})] sum: TensorMapMut<f32, {shape}, Swizzle<128>>,
+        #[dims({rows}, 32)] seen: GlobalMut<f32>,
+    ) {{
+        let ring = Pipeline::cta {{ t: smem::<f32, {shape}, Swizzle<128>>() }};
+        #[elect_one]
+        {{
+            let slot = ring.acquire();
+            slot.t.tma_load(a, [{at}]);
+            slot.commit();
+        }}
+        let slot = ring.wait();
+        for row in 0..{rows} {{
+            seen.at([row, lane]).store(slot.t[[row, lane]]);
+        }}
+        cta_sync();
+        #[elect_one]
+        {{
+            tma::store(b, [{at}], slot.t);
+            tma::reduce_add(sum, [{at}], slot.t);
+            bulk::commit();
+            bulk::wait_read::<0>();
+        }}
+        slot.release();
+    }}
+}}",
+            dims = list(size),
+            at = list(first),
+        );
+        let count: usize = size.iter().product();
+        let mut random = Random::new(rank as u64);
+        let mut draw = || -> Vec<f32> { (0..count).map(|_| random.below(100) as f32 + 1.0).collect() };
+        let (a, sum) = (draw(), draw());
+        let dims: Vec<u64> = size.iter().map(|n| *n as u64).collect();
+        let mut run = Run::new(&source);
+        run.map("a", &a, &dims).map("b", &vec![-1.0f32; count], &dims).map("sum", &sum, &dims);
+        run.tensor("seen", &vec![-1.0f32; rows * 32]).launch_everywhere(1);
+        let (seen, b, total) = (run.read::<f32>("seen"), run.read::<f32>("b"), run.read::<f32>("sum"));
+        let (mut wanted_b, mut wanted_sum) = (vec![-1.0f32; count], sum);
+        for (place, seen) in seen.iter().enumerate() {
+            // The element's coordinates, innermost last, and its place in the tensor.
+            let (mut rest, mut at, mut stride, mut inside) = (place, 0, 1, true);
+            for axis in (0..rank).rev() {
+                let coordinate = first[axis] + rest % tile[axis];
+                rest /= tile[axis];
+                inside &= coordinate < size[axis];
+                at += coordinate * stride;
+                stride *= size[axis];
+            }
+            assert_eq!(*seen, if inside { a[at] } else { 0.0 }, "{rank} axes, element {place}");
+            if inside {
+                wanted_b[at] = a[at];
+                wanted_sum[at] += a[at];
+            }
+        }
+        assert_eq!(b, wanted_b, "{rank} axes, stored");
+        assert_eq!(total, wanted_sum, "{rank} axes, added");
+    }
+}
