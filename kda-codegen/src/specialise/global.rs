@@ -214,13 +214,14 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    /// An atomic on one element; gives the old value, or 0 where the tensor is absent.
+    /// An atomic on one element; gives the old value, or 0 where the condition is false or the tensor absent.
     pub(super) fn global_atomic(
         &mut self,
         view: &GlobalView,
         op: AtomicOp,
         order: Order,
         value: &Value,
+        condition: Option<&Value>,
         site: Site<'_>,
     ) -> Result<Value> {
         let known = match op {
@@ -237,14 +238,17 @@ impl Specialiser<'_> {
         self.prove_vector(view, 1, site)?;
         self.params[view.param].generic = true;
         let b = self.operand(value, view.elem, site)?;
+        let Some(guard) = self.access_guard(view.present, condition, site)? else {
+            return Ok(Value::Const(crate::consteval::Const::Int(0, Some(view.elem))));
+        };
         let dst = self.builder.fresh(class(view.elem));
-        if view.present.is_some() {
+        if guard.is_some() {
             self.builder.inst(Mov { ty: bits(view.elem), dst, src: Src::Imm(0) });
         }
         let address = self.global_address(view);
         let ty = super::params::arithmetic(view.elem);
         self.builder.guarded(
-            view.present.map(when),
+            guard,
             Atom {
                 order: Some(order),
                 scope: Some(Scope::Gpu),

@@ -197,6 +197,10 @@ impl Specialiser<'_> {
                 let [step] = self.arguments(&name, &args, site)?;
                 Ok(Value::Range(Box::new((range.0, range.1, step))))
             }
+            (Value::Range(range), "tickets") => {
+                let ahead = call.turbofish.as_ref().and_then(|g| g.args.first());
+                self.tickets(*range, ahead, &args, site)
+            }
             (Value::Array(items), "map") => {
                 let [Expr::Closure(closure)] = args.as_slice() else {
                     return Err(Diagnostic::new(168, site, "`map` takes a closure: `.map(|x| …)`"));
@@ -223,7 +227,7 @@ impl Specialiser<'_> {
 impl Specialiser<'_> {
     fn atomic(&mut self, receiver: &Value, op: AtomicOp, order: Order, value: &Value, site: Site<'_>) -> Result<Value> {
         match receiver {
-            Value::Global(view) => self.global_atomic(view, op, order, value, site),
+            Value::Global(view) => self.global_atomic(view, op, order, value, None, site),
             Value::Shared(view) => self.shared_atomic(view, op, order, value, site),
             _ => Ok(Value::Unit),
         }

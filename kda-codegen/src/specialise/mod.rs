@@ -11,6 +11,7 @@
 //! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `trips`, `join`, `trial` |
+//! | work that a counter hands out | `tickets` |
 //! | memory | `views`, `global`, `shared`, `tile`, `tile_access` |
 //! | matrices in the registers of a warp | `fragment` |
 //! | products of warpgroups | `products` |
@@ -53,6 +54,7 @@ mod sync;
 mod tcgen05;
 mod tensor_copy;
 mod tensor_memory;
+mod tickets;
 mod tile;
 mod tile_access;
 mod trial;
@@ -185,6 +187,8 @@ struct Specialiser<'a> {
     accumulators: usize,
     /// Accumulators that have become operands.
     conversions: products::Conversions,
+    /// Work that counters hand out.
+    tickets: tickets::State,
     /// Places of protocol events.
     spans: Vec<(Span, Span)>,
     calls: Vec<String>,
@@ -236,6 +240,7 @@ impl<'a> Specialiser<'a> {
             writing: false,
             accumulators: 0,
             conversions: products::Conversions::default(),
+            tickets: tickets::State::default(),
             spans: Vec::new(),
             calls: Vec::new(),
         }

@@ -28,6 +28,7 @@ pub(super) struct Mark {
     tensor_memory: super::tensor_memory::State,
     writing: bool,
     flight: super::products::Flight,
+    tickets: super::tickets::State,
 }
 
 impl Mark {
@@ -71,6 +72,7 @@ impl Specialiser<'_> {
             tensor_memory: self.tensor_memory.clone(),
             writing: self.writing,
             flight: self.flight.clone(),
+            tickets: self.tickets.clone(),
         }
     }
 
@@ -96,6 +98,7 @@ impl Specialiser<'_> {
         self.tensor_memory.clone_from(&mark.tensor_memory);
         self.writing = mark.writing;
         self.flight.clone_from(&mark.flight);
+        self.tickets.clone_from(&mark.tickets);
         self.conversions.clear();
         self.naming = None;
     }

@@ -5,6 +5,7 @@ use super::pipeline::Slot;
 use super::products::{Accumulator, Operand};
 use super::range::Range;
 use super::tensor_memory::TmemView;
+use super::tickets::Tickets;
 use super::tile::TileView;
 use super::tile_access::TileElement;
 use crate::consteval::Const;
@@ -51,6 +52,8 @@ pub enum Value {
     Hint(Hint),
     /// A range of integers: start, end, step.
     Range(Box<(Value, Value, Value)>),
+    /// Items that a counter hands out.
+    Tickets(Box<Tickets>),
 }
 
 /// A value in a register.
@@ -258,6 +261,7 @@ impl Value {
             Value::Barrier(_) => "a named barrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),
+            Value::Tickets(_) => "a range of tickets".into(),
         }
     }
 }

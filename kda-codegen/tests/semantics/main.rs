@@ -14,4 +14,5 @@ mod pipelines;
 mod products;
 mod programs;
 mod tensor_memory;
+mod tickets;
 mod types;
