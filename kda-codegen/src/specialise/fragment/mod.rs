@@ -4,7 +4,7 @@
 //! columns 2 (l mod 4) and the next one. This is the layout of accumulators of `mma.sync`, of its 16-bit operands, and of
 //! what `ldmatrix` loads; so a result becomes an operand by rounding, without moving between lanes. For operands of 32 bits
 //! (tf32) the instruction numbers K otherwise; both operands are numbered alike here, and a sum does not depend on the order
-//! in which K is numbered.
+//! in which K is numbered. Accumulators of warpgroup products have it too: a warp holds 16 rows of each 64.
 //!
 //! | question | file |
 //! | --- | --- |
