@@ -8,7 +8,7 @@
 //! | question | file |
 //! | --- | --- |
 //! | what a value is, and what is known of it | `value`, `range` |
-//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
+//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `matrix_types`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `trips`, `join`, `trial` |
 //! | work that a counter hands out | `tickets` |
@@ -38,6 +38,7 @@ mod join;
 mod lanes;
 mod loops;
 mod math;
+mod matrix_types;
 mod methods;
 mod multicast;
 mod names;

@@ -9,6 +9,7 @@ mod control;
 mod copies;
 mod fragments;
 mod harness;
+mod matrix_types;
 mod memory;
 mod pipelines;
 mod products;
