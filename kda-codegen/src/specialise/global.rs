@@ -6,7 +6,7 @@
 use super::Specialiser;
 use super::params::{bits, memory_bits};
 use super::site::Site;
-use super::value::{GlobalView, Scalar, Stride, Value, class, gcd};
+use super::value::{GlobalView, OpenAxis, Scalar, Stride, Value, class, gcd};
 use crate::compiled::ParamKind;
 use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Uniform, when};
@@ -52,6 +52,35 @@ impl Specialiser<'_> {
         let align = &mut self.params[view.param].align;
         *align = (*align).max(bytes as u32);
         Ok(())
+    }
+
+    /// `view.cast::<elem>()`: the elements of the innermost axis, several as one of a wider type.
+    pub(super) fn global_cast(&mut self, view: &GlobalView, elem: Elem, site: Site<'_>) -> Result<GlobalView> {
+        let (from, to) = (u64::from(view.elem.bytes()), u64::from(elem.bytes()));
+        let [axis] = view.axes.as_slice() else {
+            let message = format!("{} axes are open; a view of one axis is seen as another type", view.axes.len());
+            return Err(Diagnostic::new(455, site, message).help("fix the others: `x.at([i, j]).cast::<u32>()`"));
+        };
+        let lanes = to / from;
+        let whole = axis.size.is_none_or(|size| size.is_multiple_of(lanes.max(1)));
+        if axis.stride != Stride::Const(1) || elem == Elem::Bool || lanes == 0 || !to.is_multiple_of(from) || !whole {
+            let message = format!("an axis of {} as {elem}", view.elem);
+            return Err(Diagnostic::new(453, site, message)
+                .help("elements of an innermost axis can be seen as whole elements of a wider type"));
+        }
+        let contiguous = GlobalView { inner: Stride::Const(1), axes: Vec::new(), ..view.clone() };
+        if !self.is_vector(&contiguous, lanes) {
+            self.prove_vector(&contiguous, lanes, site)?;
+        }
+        let align = &mut self.params[view.param].align;
+        *align = (*align).max(elem.bytes());
+        Ok(GlobalView {
+            elem,
+            offset: view.offset / i128::from(lanes),
+            multiple: view.multiple / lanes,
+            axes: vec![OpenAxis { size: axis.size.map(|size| size / lanes), stride: Stride::Const(1) }],
+            ..view.clone()
+        })
     }
 
     fn check_access(&mut self, view: &GlobalView, write: bool, site: Site<'_>) -> Result<()> {

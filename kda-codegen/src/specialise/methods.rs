@@ -97,6 +97,13 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.atomic(&receiver, AtomicOp::Add, order, &value, site)
             }
+            (Value::Global(view), "cast") => {
+                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
+                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
+                    _ => return Err(Diagnostic::new(157, site, "`cast` needs a type: `cast::<u32>()`")),
+                };
+                Ok(Value::Global(Box::new(self.global_cast(&view, elem, site)?)))
+            }
             (Value::Shared(view), "cast") => {
                 let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
                     Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
@@ -206,6 +213,11 @@ impl Specialiser<'_> {
                     return Err(Diagnostic::new(168, site, "`map` takes a closure: `.map(|x| …)`"));
                 };
                 items.into_iter().map(|x| self.apply(closure, x)).collect::<Result<_>>().map(Value::Array)
+            }
+            (Value::Array(pair), "to_bits") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.place(site);
+                self.bits_of_pair(&pair, site)
             }
             (value @ (Value::Scalar(_) | Value::Const(_)), "to_bits") => {
                 let [] = self.arguments(&name, &args, site)?;

@@ -17,3 +17,4 @@ mod programs;
 mod tensor_memory;
 mod tickets;
 mod types;
+mod words;

@@ -125,13 +125,18 @@ impl Specialiser<'_> {
                 Ok(Value::Frag(Box::new(Fragment { kind, rows, columns, blocks })))
             }
             "from_fn" => self.fragment_from_fn(kind, rows, columns, args, site),
-            "load" | "load_t" => {
-                let [view] = self.arguments(name, args, site)?;
+            "from_pairs" => {
+                let [pairs] = self.arguments(name, args, site)?;
                 self.place(site);
-                self.fragment_load(kind, rows, columns, view, name == "load_t", site)
+                self.fragment_from_pairs(kind, rows, columns, pairs, site)
+            }
+            "load" | "load_t" => {
+                let (view, origin) = self.placed_view(name, args, site)?;
+                self.place(site);
+                self.fragment_load(kind, rows, columns, view, origin, name == "load_t", site)
             }
             _ => Err(Diagnostic::new(167, site, format!("there is no function `Frag::{name}`"))
-                .help("there are zero, from_fn, load and load_t")),
+                .help("there are zero, from_fn, from_pairs, load and load_t")),
         }
     }
 
@@ -204,10 +209,21 @@ impl Specialiser<'_> {
                 self.fragment_part(frag, name == "rows", &range, site)?
             }
             "store" | "store_t" => {
-                let [view] = self.arguments(&name, args, site)?;
+                let (view, origin) = self.placed_view(&name, args, site)?;
                 self.place(site);
-                self.fragment_store(frag, view, name == "store_t", site)?;
+                self.fragment_store(frag, view, origin, name == "store_t", site)?;
                 Value::Unit
+            }
+            "pairs" => {
+                let [] = self.arguments(&name, args, site)?;
+                let mut pairs = Vec::with_capacity(frag.blocks.len());
+                for block in &frag.blocks {
+                    pairs.push(match frag.kind {
+                        Kind::Half(elem) => Value::Array(self.halves(block, elem, site)?),
+                        _ => block.clone(),
+                    });
+                }
+                Value::Array(pairs)
             }
             "map" | "for_each" => self.fragment_visit(frag, name == "map", args, site)?,
             _ => return Ok(None),
