@@ -131,6 +131,13 @@ impl Specialiser<'_> {
                 return Ok(Value::Scalar(Scalar { elem, range, multiple, ..from }));
             }
             // The upper half of an f32.
+            (Elem::BF16, Elem::F32) if self.halves.contains_key(&from.reg) => {
+                let (word, high) = self.halves[&from.reg];
+                self.builder.scalar(elem, from.uniform, |dst| match high {
+                    false => Shl { ty: Type::B32, dst, a: word.into(), b: Src::Imm(16) }.into(),
+                    true => And { ty: Type::B32, dst, a: word.into(), b: Src::Imm(0xffff_0000) }.into(),
+                })
+            }
             (Elem::BF16, Elem::F32) => {
                 let wide = self.builder.pure(Class::B32, cvt(None, Type::U32, Type::U16));
                 self.builder.scalar(elem, from.uniform, |dst| {
@@ -235,10 +242,11 @@ impl Specialiser<'_> {
     }
 
     /// The two 16-bit values of a register.
-    fn halves_of(&mut self, both: Scalar, elem: Elem) -> [Value; 2] {
+    pub(super) fn halves_of(&mut self, both: Scalar, elem: Elem) -> [Value; 2] {
         let halves = [self.builder.fresh(Class::B16), self.builder.fresh(Class::B16)];
         let dst = kda_ptx::operand::DstList(halves.map(Some).to_vec());
         self.builder.inst(kda_ptx::table::Unpack { ty: Type::B32, dst, src: both.src() });
+        self.halves.extend([(halves[0], (both.reg, false)), (halves[1], (both.reg, true))]);
         halves.map(|half| Value::Scalar(Scalar::new(elem, half, both.uniform)))
     }
 
@@ -272,6 +280,12 @@ impl Specialiser<'_> {
 
     /// Two 16-bit values in one 32-bit register, the first in the lower half.
     pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> kda_ptx::Reg {
+        if let (Src::Reg(a), Src::Reg(b)) = (&low, &high)
+            && let (Some((word, false)), Some((same, true))) = (self.halves.get(a), self.halves.get(b))
+            && word == same
+        {
+            return *word;
+        }
         // Only registers can be packed.
         let mut register = |src: Src| match src {
             Src::Reg(_) => src,

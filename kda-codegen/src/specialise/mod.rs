@@ -153,6 +153,8 @@ struct Specialiser<'a> {
     affine: HashMap<Reg, Affine>,
     /// The same where it may have wrapped.
     modular: HashMap<Reg, (Reg, i64)>,
+    /// 16-bit registers that are the lower or the upper half of a word.
+    halves: HashMap<Reg, (Reg, bool)>,
     /// Counters of loops, with the texts of their ranges.
     counters: HashMap<Reg, String>,
     /// Constants that a library's functions see, and the module's own (`None`).
@@ -221,6 +223,7 @@ impl<'a> Specialiser<'a> {
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
             modular: HashMap::new(),
+            halves: HashMap::new(),
             counters: HashMap::new(),
             constants: HashMap::new(),
             budget: Budget::default(),

@@ -9,13 +9,14 @@
 //! | question | file |
 //! | --- | --- |
 //! | what a fragment is; construction, rounding, parts | here |
-//! | memory: `ldmatrix`, `stmatrix`, pairs | `memory` |
+//! | memory: `ldmatrix`, `stmatrix`, pairs | `memory`, `place` |
 //! | products | `product` |
 //! | element by element, with coordinates | `visit` |
 //! | arithmetic, rows and columns spread out | `arithmetic` |
 
 mod arithmetic;
 mod memory;
+mod place;
 mod product;
 mod visit;
 
@@ -28,7 +29,6 @@ use crate::kir::Uniform;
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::DstList;
 use kda_ptx::table::*;
 use syn::{Expr, GenericArgument};
 
@@ -277,10 +277,7 @@ impl Specialiser<'_> {
     /// The two elements of a register.
     fn halves(&mut self, block: &Value, elem: Elem, site: Site<'_>) -> Result<Vec<Value>> {
         let packed = self.scalar(block, Some(Elem::U32), site)?;
-        let (low, high) = (self.builder.fresh(Class::B16), self.builder.fresh(Class::B16));
-        let dst = DstList(vec![Some(low), Some(high)]);
-        self.builder.inst(Unpack { ty: Type::B32, dst, src: packed.src() });
-        Ok([low, high].map(|reg| Value::Scalar(Scalar::new(elem, reg, Uniform::Thread))).to_vec())
+        Ok(self.halves_of(packed, elem).to_vec())
     }
 
     /// Two elements in a register.
