@@ -3,6 +3,7 @@
 use super::assembled;
 use super::harness::{Random, Run};
 use kda_codegen::check::protocol::Verdict;
+use kda_sim::{Options, Schedule};
 
 const KERNEL: &str = include_str!("tc_verify.rs.txt");
 const D: usize = 128;
@@ -209,9 +210,13 @@ impl Problem {
     }
 }
 
+/// The kernel with only the variant of this gate and these taps.
 fn variant(softplus: bool, f32_taps: bool) -> String {
-    let taps = if f32_taps { "TAP in [f32]" } else { "TAP in [bf16]" };
-    KERNEL.replace("SOFTPLUS in [false]", &format!("SOFTPLUS in [{softplus}]")).replace("TAP in [bf16]", taps)
+    let all = "[(false, bf16, 4), (true, bf16, 4), (false, f32, 4), (true, f32, 3)]";
+    let ctas = if softplus && f32_taps { 3 } else { 4 };
+    let one = format!("[({softplus}, {}, {ctas})]", if f32_taps { "f32" } else { "bf16" });
+    assert!(KERNEL.contains(all));
+    KERNEL.replace(all, &one)
 }
 
 /// Lengths from 0 to 8, a null slot, histories of every age; drawn items and the fixed order, more and fewer CTAs than items.
@@ -240,7 +245,7 @@ fn check(softplus: bool, f32_taps: bool) {
 /// What the source writes between two products stands between them.
 #[test]
 fn the_solve_is_under_the_products() {
-    let run = Run::new(KERNEL);
+    let run = Run::new(&variant(false, false));
     let pieces: Vec<&str> = run.compiled.ptx.split("wgmma.mma_async").collect();
     assert_eq!(pieces.len(), 17, "8 steps of two blocks of 64 rows");
     let between = |what: &str| pieces[1..16].iter().map(|piece| piece.matches(what).count()).collect::<Vec<_>>();
@@ -250,9 +255,38 @@ fn the_solve_is_under_the_products() {
     assert_eq!(run.compiled.ptx.matches("wgmma.fence").count(), 1);
 }
 
+/// The derived fence and every barrier of an item are needed.
+#[test]
+fn nothing_is_fenced_in_vain() {
+    let problem = Problem::new(&[8, 3], &[3, 1], false, false, 2);
+    let lines = |run: &Run, what: &str| -> Vec<usize> {
+        run.compiled.ptx.lines().enumerate().filter(|(_, line)| line.contains(what)).map(|(at, _)| at).collect()
+    };
+    let mut removed = 0;
+    for (what, which) in [("fence.proxy.async", 0), ("bar.sync", 1), ("bar.sync", 2), ("bar.warp.sync", 0)] {
+        let mut run = problem.run(&variant(false, false));
+        let at = lines(&run, what)[which];
+        let kept: Vec<&str> = run.compiled.ptx.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, line)| line).collect();
+        run.compiled.ptx = kept.join("\n");
+        run.set("ctas", 2u32).tensor("counter", &[0u32; HEADS]);
+        let caught = Schedule::ALL.iter().any(|schedule| {
+            run.try_launch(2, &Options { schedule: *schedule, ..Options::default() }).is_err()
+        });
+        assert!(caught, "{what} {which}");
+        removed += 1;
+    }
+    assert_eq!(removed, 4);
+}
+
 #[test]
 fn bounded_gate() {
     check(false, false);
+}
+
+#[test]
+fn softplus_gate() {
+    check(true, false);
+    check(true, true);
 }
 
 #[test]
