@@ -266,12 +266,13 @@ fn nothing_is_fenced_in_vain() {
     for (what, which) in [("fence.proxy.async", 0), ("bar.sync", 1), ("bar.sync", 2), ("bar.warp.sync", 0)] {
         let mut run = problem.run(&variant(false, false));
         let at = lines(&run, what)[which];
-        let kept: Vec<&str> = run.compiled.ptx.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, line)| line).collect();
+        let kept: Vec<&str> =
+            run.compiled.ptx.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, line)| line).collect();
         run.compiled.ptx = kept.join("\n");
         run.set("ctas", 2u32).tensor("counter", &[0u32; HEADS]);
-        let caught = Schedule::ALL.iter().any(|schedule| {
-            run.try_launch(2, &Options { schedule: *schedule, ..Options::default() }).is_err()
-        });
+        let caught = Schedule::ALL
+            .iter()
+            .any(|schedule| run.try_launch(2, &Options { schedule: *schedule, ..Options::default() }).is_err());
         assert!(caught, "{what} {which}");
         removed += 1;
     }
