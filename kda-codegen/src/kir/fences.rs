@@ -2,7 +2,8 @@
 //!
 //! - Ordinary stores to a shared buffer that a bulk copy or a product of a warpgroup reads are followed by
 //!   `fence.proxy.async.shared::cta` in the writing threads, ahead of the barrier that hands the buffer over. One fence a
-//!   hand-over, not one a store: the fence costs a memory barrier.
+//!   hand-over, not one a store: the fence costs a memory barrier. Lanes that meet on the way to a barrier of more threads
+//!   leave it to that barrier.
 //! - A bulk copy into a tensor that the kernel also accesses with ordinary loads or stores is preceded by
 //!   `fence.proxy.async.global` in the thread that issues it: what other threads read before they released is then also
 //!   before the copy's writes.
@@ -60,6 +61,22 @@ fn hands_over(sync: &Sync) -> bool {
     }
 }
 
+/// True if more threads meet in this code before anything may read what was written.
+fn meet_later(code: &[Node]) -> bool {
+    for node in code {
+        match node {
+            Node::Inst { .. } | Node::Comment(_) => {}
+            Node::Sync { sync, .. } => match sync {
+                Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } => return true,
+                Sync::Warp | Sync::SharedWrite { .. } => {}
+                _ => return false,
+            },
+            Node::If { .. } | Node::Loop { .. } | Node::Return(_) => return false,
+        }
+    }
+    false
+}
+
 struct Fences<'a> {
     /// Buffers that bulk copies and products read.
     sources: BTreeSet<usize>,
@@ -70,8 +87,10 @@ impl Fences<'_> {
     /// `dirty` is true if this thread may have written a bulk source since its last fence.
     fn region(&self, region: &mut Region, dirty: &mut bool) {
         let mut out = Region::with_capacity(region.len());
-        for mut node in region.drain(..) {
+        let later: Vec<bool> = (1..=region.len()).map(|next| meet_later(&region[next..])).collect();
+        for (mut node, later) in region.drain(..).zip(later) {
             match &mut node {
+                Node::Sync { sync: Sync::Warp, .. } if later => {}
                 Node::Sync { sync, place } => match sync {
                     Sync::SharedWrite { buffer } => *dirty |= self.sources.contains(buffer),
                     sync => {

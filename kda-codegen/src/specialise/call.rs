@@ -235,6 +235,9 @@ fn infer(ty: &syn::Type, value: &Value, device: &DeviceFn, bound: &mut HashMap<S
                 bound.entry(name).or_insert(Const::Elem(s.elem));
             }
         }
-        _ => {}
+        (syn::Type::Tuple(tuple), Value::Tuple(items)) => {
+            tuple.elems.iter().zip(items).for_each(|(ty, item)| infer(ty, item, device, bound));
+        }
+        _ => super::matrix_types::infer(ty, value, device, bound),
     }
 }

@@ -21,7 +21,17 @@ impl Specialiser<'_> {
             Value::Const(Const::Bool(true)) => self.block(&expr.then_branch),
             Value::Const(Const::Bool(false)) => otherwise(self),
             Value::Scalar(s) if s.elem == Elem::Bool => {
-                let value = self.branch(s, site, |this| this.block(&expr.then_branch), otherwise)?;
+                // An item of work that a barrier of one side hands over is handed over on both.
+                let (meets, done) = (super::tickets::meets(expr), self.handed_over());
+                let value = self.branch(
+                    s,
+                    site,
+                    |this| this.handing_over(meets, site, |this| this.block(&expr.then_branch)),
+                    |this| {
+                        this.before_side(done);
+                        this.handing_over(meets, site, otherwise)
+                    },
+                )?;
                 self.mark_guard(s, &expr.cond);
                 Ok(value)
             }

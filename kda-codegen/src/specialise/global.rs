@@ -6,9 +6,9 @@
 use super::Specialiser;
 use super::params::{bits, memory_bits};
 use super::site::Site;
-use super::value::{GlobalView, Scalar, Stride, Value, class, gcd};
+use super::value::{GlobalView, OpenAxis, Scalar, Stride, Value, class, gcd};
 use crate::compiled::ParamKind;
-use crate::diag::{Diagnostic, Place as _, Result};
+use crate::diag::{Diagnostic, Result};
 use crate::kir::{Uniform, when};
 use kda_core::Elem;
 use kda_ptx::modifier::*;
@@ -28,8 +28,7 @@ impl Specialiser<'_> {
     fn prove_vector(&mut self, view: &GlobalView, lanes: u64, site: Site<'_>) -> Result<()> {
         let bytes = lanes * u64::from(view.elem.bytes());
         if lanes == 1 {
-            let align = &mut self.params[view.param].align;
-            *align = (*align).max(view.elem.bytes());
+            self.align_base(view, view.elem.bytes());
             return Ok(());
         }
         if !matches!(lanes, 2 | 4 | 8) || bytes > 16 || (lanes == 8 && view.elem.bytes() != 2) {
@@ -49,27 +48,63 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(450, site, message)
                 .help("name the stride in `#[dims(…)]` and state its divisibility: `#[requires(pitch % 8 == 0)]`"));
         }
-        let align = &mut self.params[view.param].align;
-        *align = (*align).max(bytes as u32);
+        self.align_base(view, bytes as u32);
         Ok(())
     }
 
+    /// `view.cast::<elem>()`: the elements of the innermost axis, several as one of a wider type.
+    pub(super) fn global_cast(&mut self, view: &GlobalView, elem: Elem, site: Site<'_>) -> Result<GlobalView> {
+        let (from, to) = (u64::from(view.elem.bytes()), u64::from(elem.bytes()));
+        let [axis] = view.axes.as_slice() else {
+            let message = format!("{} axes are open; a view of one axis is seen as another type", view.axes.len());
+            return Err(Diagnostic::new(455, site, message).help("fix the others: `x.at([i, j]).cast::<u32>()`"));
+        };
+        let lanes = to / from;
+        let whole = axis.size.is_none_or(|size| size.is_multiple_of(lanes.max(1)));
+        if axis.stride != Stride::Const(1) || elem == Elem::Bool || lanes == 0 || !to.is_multiple_of(from) || !whole {
+            let message = format!("an axis of {} as {elem}", view.elem);
+            return Err(Diagnostic::new(453, site, message)
+                .help("elements of an innermost axis can be seen as whole elements of a wider type"));
+        }
+        let contiguous = GlobalView { inner: Stride::Const(1), axes: Vec::new(), ..view.clone() };
+        if !self.is_vector(&contiguous, lanes) {
+            self.prove_vector(&contiguous, lanes, site)?;
+        }
+        self.align_base(view, elem.bytes());
+        Ok(GlobalView {
+            elem,
+            offset: view.offset / i128::from(lanes),
+            multiple: view.multiple / lanes,
+            axes: vec![OpenAxis { size: axis.size.map(|size| size / lanes), stride: Stride::Const(1) }],
+            ..view.clone()
+        })
+    }
+
     fn check_access(&mut self, view: &GlobalView, write: bool, site: Site<'_>) -> Result<()> {
-        let param = &self.resolved.params[view.param];
-        let ParamKind::Tensor { writes, stable, .. } = param.kind else { return Ok(()) };
-        if !view.axes.is_empty() {
-            let message = format!("{} axes of `{}` are open; an access needs one element", view.axes.len(), param.name);
-            return Err(Diagnostic::new(455, site, message).help("give an index for every axis: `.at([…])`"));
-        }
-        if write && !writes {
-            let message = format!("`{}` is read-only", param.name);
-            return Err(Diagnostic::new(454, site, message).help("declare it `GlobalMut<…>`"));
-        }
-        let state = &mut self.params[view.param];
-        if !self.waited && (write || !stable) && state.early.is_none() {
-            state.early = Some(site.ends());
+        for index in tensors(view) {
+            let param = &self.resolved.params[index];
+            let ParamKind::Tensor { writes, .. } = param.kind else { continue };
+            if !view.axes.is_empty() {
+                let message =
+                    format!("{} axes of `{}` are open; an access needs one element", view.axes.len(), param.name);
+                return Err(Diagnostic::new(455, site, message).help("give an index for every axis: `.at([…])`"));
+            }
+            if write && !writes {
+                let message = format!("`{}` is read-only", param.name);
+                return Err(Diagnostic::new(454, site, message).help("declare it `GlobalMut<…>`"));
+            }
+            self.note_access(index, write, site);
+            self.params[index].generic = true;
         }
         Ok(())
+    }
+
+    /// The tensors of a view begin at a multiple of so many bytes.
+    fn align_base(&mut self, view: &GlobalView, bytes: u32) {
+        for index in tensors(view) {
+            let align = &mut self.params[index].align;
+            *align = (*align).max(bytes);
+        }
     }
 
     /// Predicate of an access: the author's condition and the presence of an optional tensor. `None` if it never runs.
@@ -104,7 +139,6 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         self.check_access(view, false, site)?;
         self.prove_vector(view, lanes, site)?;
-        self.params[view.param].generic = true;
         let elem = view.elem;
         let zero = || match elem.is_float() {
             true => Value::Const(crate::consteval::Const::Float(0.0, Some(elem))),
@@ -125,8 +159,10 @@ impl Specialiser<'_> {
         }
         let address = self.global_address(view);
         let vector = vector_width(count);
-        if let ([reg], None, ParamKind::Tensor { writes: false, .. }) =
-            (regs.as_slice(), guard, &self.resolved.params[view.param].kind)
+        let written =
+            |index: usize| !matches!(self.resolved.params[index].kind, ParamKind::Tensor { writes: false, .. });
+        if let ([reg], None) = (regs.as_slice(), guard)
+            && !tensors(view).any(written)
         {
             self.builder.note_load(*reg, memory_bits(unit), address.clone());
         }
@@ -179,7 +215,6 @@ impl Specialiser<'_> {
             one => vec![one.clone()],
         };
         self.prove_vector(view, items.len() as u64, site)?;
-        self.params[view.param].generic = true;
         let Some(guard) = self.access_guard(view.present, condition, site)? else { return Ok(()) };
         let mut operands = Vec::with_capacity(items.len());
         for item in &items {
@@ -214,13 +249,14 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    /// An atomic on one element; gives the old value, or 0 where the tensor is absent.
+    /// An atomic on one element; gives the old value, or 0 where the condition is false or the tensor absent.
     pub(super) fn global_atomic(
         &mut self,
         view: &GlobalView,
         op: AtomicOp,
         order: Order,
         value: &Value,
+        condition: Option<&Value>,
         site: Site<'_>,
     ) -> Result<Value> {
         let known = match op {
@@ -235,16 +271,18 @@ impl Specialiser<'_> {
         }
         self.check_access(view, true, site)?;
         self.prove_vector(view, 1, site)?;
-        self.params[view.param].generic = true;
         let b = self.operand(value, view.elem, site)?;
+        let Some(guard) = self.access_guard(view.present, condition, site)? else {
+            return Ok(Value::Const(crate::consteval::Const::Int(0, Some(view.elem))));
+        };
         let dst = self.builder.fresh(class(view.elem));
-        if view.present.is_some() {
+        if guard.is_some() {
             self.builder.inst(Mov { ty: bits(view.elem), dst, src: Src::Imm(0) });
         }
         let address = self.global_address(view);
         let ty = super::params::arithmetic(view.elem);
         self.builder.guarded(
-            view.present.map(when),
+            guard,
             Atom {
                 order: Some(order),
                 scope: Some(Scope::Gpu),
@@ -259,6 +297,11 @@ impl Specialiser<'_> {
         );
         Ok(Value::Scalar(Scalar::new(view.elem, dst, Uniform::Thread)))
     }
+}
+
+/// The parameters that a view may be a part of.
+fn tensors(view: &GlobalView) -> impl Iterator<Item = usize> + use<> {
+    [Some(view.param), view.picked.map(|(param, _)| param)].into_iter().flatten()
 }
 
 /// The vector modifier for so many elements.

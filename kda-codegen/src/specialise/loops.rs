@@ -32,6 +32,7 @@ impl Specialiser<'_> {
                     .help("write `#[unroll]` before it"));
             }
             (Value::Array(items), _) => items,
+            (Value::Tickets(work), unroll) => return self.ticket_loop(expr, &work, &unroll).map(|()| Value::Unit),
             (Value::Range(range), unroll) => {
                 let (start, end, step) = *range;
                 if step.as_int().is_some_and(|step| step <= 0) {
@@ -259,7 +260,9 @@ impl Specialiser<'_> {
         self.builder.open();
         let holdings = self.holdings.clone();
         let before = if holdings.is_empty() { Vec::new() } else { self.frame().scopes.snapshot() };
+        self.tickets.loops += 1;
         body(self)?;
+        self.tickets.loops -= 1;
         self.carry_holdings(&before, &holdings, site)?;
         self.settle_all();
         self.conversions.clear();

@@ -95,6 +95,10 @@ impl Specialiser<'_> {
         if a == b {
             return Ok(a);
         }
+        if let (Value::Global(x), Value::Global(y)) = (&a, &b) {
+            let condition = self.scalar(&condition, Some(Elem::Bool), site)?;
+            return self.pick_view(condition, (**x).clone(), (**y).clone(), site);
+        }
         let elem = self.joined_elem(&a, &b, site)?;
         let condition = self.scalar(&condition, Some(Elem::Bool), site)?;
         let uniform = condition.uniform.max(a.uniform()).max(b.uniform());

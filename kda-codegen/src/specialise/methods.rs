@@ -97,6 +97,13 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.atomic(&receiver, AtomicOp::Add, order, &value, site)
             }
+            (Value::Global(view), "cast") => {
+                let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
+                    Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
+                    _ => return Err(Diagnostic::new(157, site, "`cast` needs a type: `cast::<u32>()`")),
+                };
+                Ok(Value::Global(Box::new(self.global_cast(&view, elem, site)?)))
+            }
             (Value::Shared(view), "cast") => {
                 let elem = match call.turbofish.as_ref().and_then(|g| g.args.first()) {
                     Some(GenericArgument::Type(ty)) => self.elem_type(ty)?,
@@ -198,11 +205,20 @@ impl Specialiser<'_> {
                 let [step] = self.arguments(&name, &args, site)?;
                 Ok(Value::Range(Box::new((range.0, range.1, step))))
             }
+            (Value::Range(range), "tickets") => {
+                let ahead = call.turbofish.as_ref().and_then(|g| g.args.first());
+                self.tickets(*range, ahead, &args, site)
+            }
             (Value::Array(items), "map") => {
                 let [Expr::Closure(closure)] = args.as_slice() else {
                     return Err(Diagnostic::new(168, site, "`map` takes a closure: `.map(|x| …)`"));
                 };
                 items.into_iter().map(|x| self.apply(closure, x)).collect::<Result<_>>().map(Value::Array)
+            }
+            (Value::Array(pair), "to_bits") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.place(site);
+                self.bits_of_pair(&pair, site)
             }
             (value @ (Value::Scalar(_) | Value::Const(_)), "to_bits") => {
                 let [] = self.arguments(&name, &args, site)?;
@@ -224,7 +240,7 @@ impl Specialiser<'_> {
 impl Specialiser<'_> {
     fn atomic(&mut self, receiver: &Value, op: AtomicOp, order: Order, value: &Value, site: Site<'_>) -> Result<Value> {
         match receiver {
-            Value::Global(view) => self.global_atomic(view, op, order, value, site),
+            Value::Global(view) => self.global_atomic(view, op, order, value, None, site),
             Value::Shared(view) => self.shared_atomic(view, op, order, value, site),
             _ => Ok(Value::Unit),
         }

@@ -8,9 +8,10 @@
 //! | question | file |
 //! | --- | --- |
 //! | what a value is, and what is known of it | `value`, `range` |
-//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `attributes` |
+//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `matrix_types`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `trips`, `join`, `trial` |
+//! | work that a counter hands out | `tickets` |
 //! | memory | `views`, `global`, `shared`, `tile`, `tile_access` |
 //! | matrices in the registers of a warp | `fragment` |
 //! | products of warpgroups | `products` |
@@ -37,6 +38,7 @@ mod join;
 mod lanes;
 mod loops;
 mod math;
+mod matrix_types;
 mod mbarrier;
 mod methods;
 mod multicast;
@@ -54,6 +56,7 @@ mod sync;
 mod tcgen05;
 mod tensor_copy;
 mod tensor_memory;
+mod tickets;
 mod tile;
 mod tile_access;
 mod trial;
@@ -153,6 +156,8 @@ struct Specialiser<'a> {
     affine: HashMap<Reg, Affine>,
     /// The same where it may have wrapped.
     modular: HashMap<Reg, (Reg, i64)>,
+    /// 16-bit registers that are the lower or the upper half of a word.
+    halves: HashMap<Reg, (Reg, bool)>,
     /// Counters of loops, with the texts of their ranges.
     counters: HashMap<Reg, String>,
     /// Constants that a library's functions see, and the module's own (`None`).
@@ -192,6 +197,8 @@ struct Specialiser<'a> {
     accumulators: usize,
     /// Accumulators that have become operands.
     conversions: products::Conversions,
+    /// Work that counters hand out.
+    tickets: tickets::State,
     /// Places of protocol events.
     spans: Vec<(Span, Span)>,
     calls: Vec<String>,
@@ -224,6 +231,7 @@ impl<'a> Specialiser<'a> {
             params: vec![ParamState::default(); resolved.params.len()],
             affine: HashMap::new(),
             modular: HashMap::new(),
+            halves: HashMap::new(),
             counters: HashMap::new(),
             constants: HashMap::new(),
             budget: Budget::default(),
@@ -246,6 +254,7 @@ impl<'a> Specialiser<'a> {
             writing: false,
             accumulators: 0,
             conversions: products::Conversions::default(),
+            tickets: tickets::State::default(),
             spans: Vec::new(),
             calls: Vec::new(),
         }

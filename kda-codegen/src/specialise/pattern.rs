@@ -75,17 +75,10 @@ impl Specialiser<'_> {
                         .help(format!("conversions are written: `… as {elem}`"))),
                 }
             }
-            (
-                value @ (Value::Global(_)
-                | Value::Shared(_)
-                | Value::Hint(_)
-                | Value::Tile(_)
-                | Value::Slot(_)
-                | Value::Acc(_)
-                | Value::Frag(_)
-                | Value::Operand(_)),
-                _,
-            ) => Ok(value),
+            (value @ (Value::Hint(_) | Value::Slot(_) | Value::Operand(_)), _) => Ok(value),
+            (value @ (Value::Global(_) | Value::Shared(_) | Value::Tile(_) | Value::Acc(_) | Value::Frag(_)), ty) => {
+                self.matrix_type(&value, ty).map(|()| value)
+            }
             (value, _) => Err(Diagnostic::new(160, site, format!("{} does not have this type", value.describe()))),
         }
     }

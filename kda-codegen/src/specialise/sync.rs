@@ -34,11 +34,7 @@ impl Specialiser<'_> {
                         "`cta_sync()` needs all threads of the CTA, but they may differ in the branch around it",
                     ));
                 }
-                self.place(site);
-                match self.fresh_barriers {
-                    Some(_) => self.publish_barriers(site)?,
-                    None => self.builder.sync(Sync::Cta),
-                }
+                self.cta_barrier(site)?;
             }
             "cluster_sync" | "cluster_arrive" | "cluster_wait" => self.cluster_barrier(name, args, site)?,
             "warp_sync" => {

@@ -31,6 +31,7 @@ pub(super) struct Mark {
     writing: bool,
     raw_barriers: bool,
     flight: super::products::Flight,
+    tickets: super::tickets::State,
 }
 
 impl Mark {
@@ -77,6 +78,7 @@ impl Specialiser<'_> {
             writing: self.writing,
             raw_barriers: self.raw_barriers,
             flight: self.flight.clone(),
+            tickets: self.tickets.clone(),
         }
     }
 
@@ -104,6 +106,7 @@ impl Specialiser<'_> {
         self.tensor_memory.clone_from(&mark.tensor_memory);
         (self.writing, self.raw_barriers) = (mark.writing, mark.raw_barriers);
         self.flight.clone_from(&mark.flight);
+        self.tickets.clone_from(&mark.tickets);
         self.conversions.clear();
         self.naming = None;
     }

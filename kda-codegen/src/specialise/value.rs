@@ -5,6 +5,7 @@ use super::pipeline::Slot;
 use super::products::{Accumulator, Operand};
 use super::range::Range;
 use super::tensor_memory::TmemView;
+use super::tickets::Tickets;
 use super::tile::TileView;
 use super::tile_access::TileElement;
 use crate::consteval::Const;
@@ -53,6 +54,8 @@ pub enum Value {
     Hint(Hint),
     /// A range of integers: start, end, step.
     Range(Box<(Value, Value, Value)>),
+    /// Items that a counter hands out.
+    Tickets(Box<Tickets>),
 }
 
 /// A value in a register.
@@ -132,6 +135,8 @@ pub struct GlobalView {
     pub hint: Hint,
     /// Presence of an optional tensor.
     pub present: Option<Reg>,
+    /// It may be a part of a second parameter; the register holds the address from which terms and offset count.
+    pub picked: Option<(usize, Reg)>,
     /// Among whom the address is the same.
     pub uniform: Uniform,
 }
@@ -261,6 +266,7 @@ impl Value {
             Value::Mbarrier(_) => "an mbarrier".into(),
             Value::Hint(_) => "a cache hint".into(),
             Value::Range(_) => "a range".into(),
+            Value::Tickets(_) => "a range of tickets".into(),
         }
     }
 }

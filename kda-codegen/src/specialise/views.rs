@@ -67,6 +67,7 @@ impl Specialiser<'_> {
             axes,
             hint: Hint::default(),
             present,
+            picked: None,
             uniform: Uniform::Cta,
         }))
     }
@@ -242,7 +243,10 @@ impl Specialiser<'_> {
 
     /// The address of a view's first element.
     pub(super) fn global_address(&mut self, view: &GlobalView) -> Address {
-        let mut base = self.load_param(view.param);
+        let mut base = match view.picked {
+            Some((_, base)) => base,
+            None => self.load_param(view.param),
+        };
         for term in view.terms.iter().chain(&view.steps) {
             base = self.sum(base, (*term).into());
         }
@@ -252,6 +256,57 @@ impl Specialiser<'_> {
         }
         // An access takes 32 bits.
         Address { base: Base::Reg(self.sum(base, Src::Imm(offset))), offset: 0 }
+    }
+
+    /// `select(condition, a, b)` of two views that differ in their first elements alone: one address is picked.
+    pub(super) fn pick_view(
+        &mut self,
+        condition: Scalar,
+        a: GlobalView,
+        b: GlobalView,
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let strides = |view: &GlobalView| view.axes.iter().map(|axis| axis.stride).collect::<Vec<_>>();
+        let plain = a.present.is_none() && b.present.is_none() && a.picked.is_none() && b.picked.is_none();
+        let inner = !a.axes.is_empty() || a.inner == b.inner;
+        if a.elem != b.elem || strides(&a) != strides(&b) || !inner || !plain {
+            let (a, b) = (Value::Global(Box::new(a)).describe(), Value::Global(Box::new(b)).describe());
+            return Err(Diagnostic::new(156, site, format!("one of {a} and {b}")).help(
+                "views of the same type and strides, of tensors that are always there, can be selected between",
+            ));
+        }
+        // Whichever it is, it may be read here.
+        for view in [&a, &b] {
+            self.note_access(view.param, false, site);
+        }
+        let place = |this: &mut Self, view: &GlobalView| {
+            let address = this.global_address(view);
+            match (address.base, address.offset) {
+                (Base::Reg(reg), 0) => reg,
+                (Base::Reg(reg), offset) => this.sum(reg, Src::Imm(offset)),
+                _ => this.load_param(view.param),
+            }
+        };
+        let (x, y) = (place(self, &a), place(self, &b));
+        let base = self.builder.pure(Class::B64, |dst| {
+            let pred = crate::kir::when(condition.reg);
+            kda_ptx::table::Selp { ty: Type::B64, dst, a: x.into(), b: y.into(), pred }.into()
+        });
+        let part = |view: &GlobalView| gcd(view.multiple, view.offset.unsigned_abs() as u64);
+        let sizes = a.axes.iter().zip(&b.axes).map(|(x, y)| x.size.filter(|_| x.size == y.size));
+        let axes = sizes.zip(strides(&a)).map(|(size, stride)| OpenAxis { size, stride }).collect();
+        let hint = if a.hint == b.hint { a.hint } else { Hint::default() };
+        Ok(Value::Global(Box::new(GlobalView {
+            terms: Vec::new(),
+            steps: Vec::new(),
+            offset: 0,
+            multiple: gcd(part(&a), part(&b)),
+            axes,
+            hint,
+            picked: Some((b.param, base)),
+            uniform: condition.uniform.max(a.uniform).max(b.uniform),
+            ..a
+        })))
     }
 
     fn sum(&mut self, a: Reg, b: Src) -> Reg {

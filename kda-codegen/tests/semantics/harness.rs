@@ -125,6 +125,13 @@ impl Run {
 
     /// Allocates a dense tensor of this shape, outermost first, and encodes the tensor map of the parameter for it.
     pub fn map<T: Plain>(&mut self, name: &str, values: &[T], shape: &[u64]) -> &mut Run {
+        let stride = |axis: usize| shape[axis + 1..].iter().product();
+        let strides: Vec<u64> = (0..shape.len()).map(stride).collect();
+        self.map_strided(name, values, shape, &strides)
+    }
+
+    /// The same for a tensor of these strides, in elements.
+    pub fn map_strided<T: Plain>(&mut self, name: &str, values: &[T], shape: &[u64], strides: &[u64]) -> &mut Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
@@ -135,7 +142,7 @@ impl Run {
         let (stable, dims) = (false, &[][..]);
         let arg = TensorMapArg {
             param: TensorMapParam { elem: *elem, writes: *writes, stable, dims, tile, swizzle: map.swizzle },
-            tensor: TensorArg::dense(at, bytes.len() as u64, *elem, shape).expect("a tensor"),
+            tensor: TensorArg::strided(at, bytes.len() as u64, *elem, shape, strides).expect("a tensor"),
             offset: param.offset,
         };
         let encoded = arg.encode();

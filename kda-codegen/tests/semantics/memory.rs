@@ -288,3 +288,49 @@ fn divisibility_survives_wrapping_or_is_forgotten() {
         assert_eq!(error_of(&vector(index)), 450, "{index}");
     }
 }
+
+/// One of two views of the same strides: of other tensors, other rows; loads, vectors, stores.
+#[test]
+fn views_are_selected() {
+    check("let v = select(a > b, table, a_in); let r = v.at([tid]).load();", |i| {
+        if i.a > i.b { i.table[i.tid as usize] } else { i.a }
+    });
+    check(
+        "let v = select(tid < 32, table.at([4..]), table.at([n..])); let r = v.at([1 + tid % 32]).load_if(a > 3);",
+        |i| {
+            let first = if i.tid < 32 { 4 } else { i.n };
+            if i.a > 3 { i.table[(first + 1 + i.tid % 32) as usize] } else { 0 }
+        },
+    );
+    check(
+        "let v = select(tid < 32, table.at([4..]), a_in.at([8..])).at([4 * (tid % 8)]).load_v::<4>(); let r = v[3];",
+        |i| {
+            let at = i.tid as usize % 8 * 4 + 3;
+            if i.tid < 32 { i.table[at + 4] } else { i.all[at + 8] }
+        },
+    );
+    check(
+        "let v = select(tid < 32, out.at([32..]), out.at([0..])); v.at([tid % 32]).store(a); cta_sync(); let r = out.at([tid]).load();",
+        |i| i.all[(i.tid as usize + 32) % 64],
+    );
+    for (views, access, code) in [
+        ("out, table", "v.at([tid]).store(1)", 454),
+        ("table, out", "v.at([tid]).store(1)", 454),
+        ("table, out.at([n])", "v.load()", 156),
+        ("table, 3", "v", 156),
+        ("table.at([n..]), a_in", "v.at([4 * tid]).load_v::<4>()", 450),
+    ] {
+        let body = format!("let v = select(a > b, {views}); {access}; let r = a;");
+        assert_eq!(error_of(&source("", &body)), code, "{body}");
+    }
+    // A tensor that the kernel may read ahead of the wait, or may not.
+    let early = |stable: &str| {
+        format!(
+            "#[kernels(arch = sm_90)] mod family {{ #[kernel(block = 32, grid = 1)]
+             fn k(#[dims(32; stable)] x: Global<u32>, #[dims(32{stable})] z: Global<u32>, #[dims(32)] y: GlobalMut<u32>, n: u32) {{
+                 let v = select(n > 3, x, z).at([lane]).load(); pdl::wait(); y.at([lane]).store(v); }} }}"
+        )
+    };
+    let _ = Run::new(&early("; stable"));
+    assert_eq!(error_of(&early("")), 651);
+}

@@ -75,8 +75,9 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         161,
         "loop that cannot be unrolled, or must be",
-        "`#[unroll]` needs a trip count known while compiling and of bearable size; a loop over an array is always unrolled.",
-        "Make the range constant, give `#[unroll(n)]` a number, or leave the attribute out.",
+        "`#[unroll]` needs a trip count known while compiling and of bearable size; a loop over an array is always unrolled. \
+         A loop over tickets runs once in each role, and is not unrolled.",
+        "Make the range constant, give `#[unroll(n)]` a number, or leave the attribute out. Declare tickets ahead of the roles.",
     ),
     entry(
         162,

@@ -6,7 +6,7 @@
 use super::super::Specialiser;
 use super::super::site::Site;
 use super::super::value::{Scalar, Value};
-use super::super::views::Index;
+use super::place::Origin;
 use super::{Fragment, Kind};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Sync, Uniform};
@@ -37,10 +37,11 @@ impl Specialiser<'_> {
         rows: u32,
         columns: u32,
         view: Value,
+        origin: Origin,
         transposed: bool,
         site: Site<'_>,
     ) -> Result<Value> {
-        let elem = self.matrix_view(&view, (rows, columns), transposed, site)?;
+        let elem = self.matrix_view(&view, (rows, columns), &origin, transposed, site)?;
         let stored = match (kind, elem) {
             (Kind::Half(wanted), elem) if wanted == elem => kind,
             (Kind::F32 | Kind::Tf32, Elem::F32) => Kind::F32,
@@ -52,7 +53,7 @@ impl Specialiser<'_> {
             }
         };
         let mut frag = Fragment { kind: stored, rows, columns, blocks: Vec::new() };
-        frag.blocks = match (stored, self.fragment_addresses(&frag, &view, transposed, site)?) {
+        frag.blocks = match (stored, self.fragment_addresses(&frag, &view, &origin, transposed, site)?) {
             (Kind::Half(_), Some(addresses)) => {
                 match &view {
                     Value::Shared(view) => self.note_read(view.slot, view.buffer, false, site)?,
@@ -61,7 +62,7 @@ impl Specialiser<'_> {
                 }
                 self.load_fragment(&frag, addresses, transposed, site)?
             }
-            _ => self.load_pairs(&frag, &view, transposed, site)?,
+            _ => self.load_pairs(&frag, &view, &origin, transposed, site)?,
         };
         Ok(Value::Frag(Box::new(match kind {
             Kind::F32 => self.widened(&frag, site)?,
@@ -75,10 +76,11 @@ impl Specialiser<'_> {
         &mut self,
         frag: &Fragment,
         view: Value,
+        origin: Origin,
         transposed: bool,
         site: Site<'_>,
     ) -> Result<()> {
-        let elem = self.matrix_view(&view, (frag.rows, frag.columns), transposed, site)?;
+        let elem = self.matrix_view(&view, (frag.rows, frag.columns), &origin, transposed, site)?;
         let fits = match frag.kind {
             Kind::Half(own) => own == elem,
             Kind::F32 | Kind::Tf32 => elem == Elem::F32,
@@ -88,44 +90,10 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(906, site, message).help(format!("round it first: `round::<{elem}>()`")));
         }
         let matrices = matches!(frag.kind, Kind::Half(_)) && self.variant.arch.has(Arch::SM_90);
-        match self.fragment_addresses(frag, &view, transposed, site)? {
+        match self.fragment_addresses(frag, &view, &origin, transposed, site)? {
             Some(addresses) if matrices => self.store_fragment(frag, &view, addresses, transposed, site),
-            _ => self.store_pairs(frag, &view, transposed, site),
+            _ => self.store_pairs(frag, &view, &origin, transposed, site),
         }
-    }
-
-    /// The element type of a view that can hold the matrix.
-    fn matrix_view(&self, view: &Value, (rows, columns): (u32, u32), swapped: bool, site: Site<'_>) -> Result<Elem> {
-        let (elem, sizes) = match view {
-            Value::Shared(view) => (view.elem, view.axes.iter().map(|(size, _)| *size).collect::<Vec<_>>()),
-            Value::Global(view) => (view.elem, view.axes.iter().map(|axis| axis.size).collect()),
-            Value::Tile(view) => {
-                let (rows, columns) = view.extent();
-                (view.elem, vec![Some(rows), Some(columns)])
-            }
-            other => {
-                let message = format!("{} is no matrix in memory", other.describe());
-                return Err(Diagnostic::new(906, site, message));
-            }
-        };
-        if sizes.len() != 2 {
-            let message = format!("a fragment has two axes, the view {}", sizes.len());
-            return Err(Diagnostic::new(455, site, message).help("fix the others: `t.at([i, .., ..])`"));
-        }
-        let (rows, columns) = if swapped { (columns, rows) } else { (rows, columns) };
-        for (size, needed) in sizes.iter().zip([rows, columns]) {
-            if let Some(size) = size.filter(|size| *size < needed.into()) {
-                let message = format!("{needed} elements of an axis of {size}");
-                return Err(Diagnostic::new(154, site, message));
-            }
-        }
-        Ok(elem)
-    }
-
-    /// Coordinates of an element of a view.
-    fn element<'s>(row: Value, column: Value, swapped: bool, site: Site<'s>) -> Vec<(Index, Site<'s>)> {
-        let (first, second) = if swapped { (column, row) } else { (row, column) };
-        vec![(Index::At(first), site), (Index::At(second), site)]
     }
 
     /// For each group of blocks the address that a lane gives to `ldmatrix` or `stmatrix`; `None` if rows of blocks are not
@@ -134,6 +102,7 @@ impl Specialiser<'_> {
         &mut self,
         frag: &Fragment,
         view: &Value,
+        origin: &Origin,
         transposed: bool,
         site: Site<'_>,
     ) -> Result<Option<Vec<Address>>> {
@@ -162,7 +131,7 @@ impl Specialiser<'_> {
             for second in (0..frag.width()).step_by(across as usize) {
                 let row = self.binary(&add, i.clone(), Value::u32(8 * first), site)?;
                 let column = self.binary(&add, j.clone(), Value::u32(8 * second), site)?;
-                let indices = Self::element(row, column, transposed, site);
+                let indices = self.element(row, column, origin, transposed, site)?;
                 match view {
                     Value::Shared(view) => {
                         let contiguous = view.axes.last().is_some_and(|(_, stride)| *stride == 1);
@@ -246,17 +215,24 @@ impl Specialiser<'_> {
         Ok(())
     }
 
-    fn load_pairs(&mut self, frag: &Fragment, view: &Value, transposed: bool, site: Site<'_>) -> Result<Vec<Value>> {
+    fn load_pairs(
+        &mut self,
+        frag: &Fragment,
+        view: &Value,
+        origin: &Origin,
+        transposed: bool,
+        site: Site<'_>,
+    ) -> Result<Vec<Value>> {
         let mut blocks = Vec::with_capacity((frag.rows * frag.columns / 64) as usize);
         for (row, column) in self.coordinates_of(frag.rows, frag.columns, site)? {
-            let pair = match self.pair_view(view, &row, &column, transposed, site)? {
+            let pair = match self.pair_view(view, [&row, &column], origin, transposed, site)? {
                 Some(Value::Shared(view)) => self.shared_load(&view, 2, None, site)?,
                 Some(Value::Global(view)) => self.global_load(&view, 2, None, site)?,
                 Some(Value::TileElement(element)) => self.tile_load(&element, 2, None, site)?,
                 _ => {
                     let mut pair = Vec::with_capacity(2);
                     for column in self.both(&column, site)? {
-                        let indices = Self::element(row.clone(), column, transposed, site);
+                        let indices = self.element(row.clone(), column, origin, transposed, site)?;
                         pair.push(match view {
                             Value::Shared(view) => {
                                 let view = self.shared_at((**view).clone(), indices, site)?;
@@ -284,7 +260,14 @@ impl Specialiser<'_> {
         Ok(blocks)
     }
 
-    fn store_pairs(&mut self, frag: &Fragment, view: &Value, transposed: bool, site: Site<'_>) -> Result<()> {
+    fn store_pairs(
+        &mut self,
+        frag: &Fragment,
+        view: &Value,
+        origin: &Origin,
+        transposed: bool,
+        site: Site<'_>,
+    ) -> Result<()> {
         let coordinates = self.coordinates_of(frag.rows, frag.columns, site)?;
         for (block, (row, column)) in frag.blocks.iter().zip(coordinates) {
             let pair = match (frag.kind, block) {
@@ -292,13 +275,13 @@ impl Specialiser<'_> {
                 (_, Value::Array(pair)) => pair.clone(),
                 _ => continue,
             };
-            match self.pair_view(view, &row, &column, transposed, site)? {
+            match self.pair_view(view, [&row, &column], origin, transposed, site)? {
                 Some(Value::Shared(view)) => self.shared_store(&view, &Value::Array(pair), None, site)?,
                 Some(Value::Global(view)) => self.global_store(&view, &Value::Array(pair), None, site)?,
                 Some(Value::TileElement(element)) => self.tile_store(&element, &Value::Array(pair), None, site)?,
                 _ => {
                     for (column, x) in self.both(&column, site)?.into_iter().zip(&pair) {
-                        let indices = Self::element(row.clone(), column, transposed, site);
+                        let indices = self.element(row.clone(), column, origin, transposed, site)?;
                         match view {
                             Value::Shared(view) => {
                                 let view = self.shared_at((**view).clone(), indices, site)?;
@@ -325,15 +308,15 @@ impl Specialiser<'_> {
     fn pair_view(
         &mut self,
         view: &Value,
-        row: &Value,
-        column: &Value,
+        [row, column]: [&Value; 2],
+        origin: &Origin,
         swapped: bool,
         site: Site<'_>,
     ) -> Result<Option<Value>> {
         if swapped {
             return Ok(None);
         }
-        let indices = Self::element(row.clone(), column.clone(), false, site);
+        let indices = self.element(row.clone(), column.clone(), origin, false, site)?;
         Ok(match view {
             Value::Shared(view) if view.axes.last().is_some_and(|(_, stride)| *stride == 1) => {
                 let view = self.shared_at((**view).clone(), indices, site)?;

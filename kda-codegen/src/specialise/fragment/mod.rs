@@ -4,18 +4,19 @@
 //! columns 2 (l mod 4) and the next one. This is the layout of accumulators of `mma.sync`, of its 16-bit operands, and of
 //! what `ldmatrix` loads; so a result becomes an operand by rounding, without moving between lanes. For operands of 32 bits
 //! (tf32) the instruction numbers K otherwise; both operands are numbered alike here, and a sum does not depend on the order
-//! in which K is numbered.
+//! in which K is numbered. Accumulators of warpgroup products have it too: a warp holds 16 rows of each 64.
 //!
 //! | question | file |
 //! | --- | --- |
 //! | what a fragment is; construction, rounding, parts | here |
-//! | memory: `ldmatrix`, `stmatrix`, pairs | `memory` |
+//! | memory: `ldmatrix`, `stmatrix`, pairs | `memory`, `place` |
 //! | products | `product` |
 //! | element by element, with coordinates | `visit` |
 //! | arithmetic, rows and columns spread out | `arithmetic` |
 
 mod arithmetic;
 mod memory;
+mod place;
 mod product;
 mod visit;
 
@@ -28,7 +29,6 @@ use crate::kir::Uniform;
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::DstList;
 use kda_ptx::table::*;
 use syn::{Expr, GenericArgument};
 
@@ -125,13 +125,18 @@ impl Specialiser<'_> {
                 Ok(Value::Frag(Box::new(Fragment { kind, rows, columns, blocks })))
             }
             "from_fn" => self.fragment_from_fn(kind, rows, columns, args, site),
-            "load" | "load_t" => {
-                let [view] = self.arguments(name, args, site)?;
+            "from_pairs" => {
+                let [pairs] = self.arguments(name, args, site)?;
                 self.place(site);
-                self.fragment_load(kind, rows, columns, view, name == "load_t", site)
+                self.fragment_from_pairs(kind, rows, columns, pairs, site)
+            }
+            "load" | "load_t" => {
+                let (view, origin) = self.placed_view(name, args, site)?;
+                self.place(site);
+                self.fragment_load(kind, rows, columns, view, origin, name == "load_t", site)
             }
             _ => Err(Diagnostic::new(167, site, format!("there is no function `Frag::{name}`"))
-                .help("there are zero, from_fn, load and load_t")),
+                .help("there are zero, from_fn, from_pairs, load and load_t")),
         }
     }
 
@@ -204,10 +209,21 @@ impl Specialiser<'_> {
                 self.fragment_part(frag, name == "rows", &range, site)?
             }
             "store" | "store_t" => {
-                let [view] = self.arguments(&name, args, site)?;
+                let (view, origin) = self.placed_view(&name, args, site)?;
                 self.place(site);
-                self.fragment_store(frag, view, name == "store_t", site)?;
+                self.fragment_store(frag, view, origin, name == "store_t", site)?;
                 Value::Unit
+            }
+            "pairs" => {
+                let [] = self.arguments(&name, args, site)?;
+                let mut pairs = Vec::with_capacity(frag.blocks.len());
+                for block in &frag.blocks {
+                    pairs.push(match frag.kind {
+                        Kind::Half(elem) => Value::Array(self.halves(block, elem, site)?),
+                        _ => block.clone(),
+                    });
+                }
+                Value::Array(pairs)
             }
             "map" | "for_each" => self.fragment_visit(frag, name == "map", args, site)?,
             _ => return Ok(None),
@@ -261,10 +277,7 @@ impl Specialiser<'_> {
     /// The two elements of a register.
     fn halves(&mut self, block: &Value, elem: Elem, site: Site<'_>) -> Result<Vec<Value>> {
         let packed = self.scalar(block, Some(Elem::U32), site)?;
-        let (low, high) = (self.builder.fresh(Class::B16), self.builder.fresh(Class::B16));
-        let dst = DstList(vec![Some(low), Some(high)]);
-        self.builder.inst(Unpack { ty: Type::B32, dst, src: packed.src() });
-        Ok([low, high].map(|reg| Value::Scalar(Scalar::new(elem, reg, Uniform::Thread))).to_vec())
+        Ok(self.halves_of(packed, elem).to_vec())
     }
 
     /// Two elements in a register.

@@ -50,6 +50,33 @@ impl Specialiser<'_> {
         Ok(Value::Frag(Box::new(Fragment { kind, rows, columns, blocks })))
     }
 
+    /// `Frag::<T, ROWS, COLUMNS>::from_pairs(pairs)`: of what each lane gives, two neighbours of a row for each block.
+    pub(super) fn fragment_from_pairs(
+        &mut self,
+        kind: Kind,
+        rows: u32,
+        columns: u32,
+        pairs: Value,
+        site: Site<'_>,
+    ) -> Result<Value> {
+        let count = (rows * columns / 64) as usize;
+        let two = |pair: &Value| matches!(pair, Value::Array(pair) if pair.len() == 2);
+        let pairs = match pairs {
+            Value::Array(pairs) if pairs.len() == count && pairs.iter().all(two) => pairs,
+            other => {
+                let message = format!("{} for a fragment of {count} blocks", other.describe());
+                return Err(Diagnostic::new(906, site, message)
+                    .help("give an array with two neighbours for each block of 8 x 8, row by row"));
+            }
+        };
+        let mut blocks = Vec::with_capacity(count);
+        for pair in &pairs {
+            let Value::Array(pair) = pair else { continue };
+            blocks.push(self.block_of(kind, pair, site)?);
+        }
+        Ok(Value::Frag(Box::new(Fragment { kind, rows, columns, blocks })))
+    }
+
     /// `fragment.map(|row, column, x| …)`: another fragment; `fragment.for_each(|row, column, pair| …)`: every two
     /// neighbouring elements of a row.
     pub(super) fn fragment_visit(

@@ -70,6 +70,18 @@ impl Specialiser<'_> {
             buffers.push((member.to_string(), view));
         }
         let Some(stages) = stages else { return Err(form("a pipeline has at least one buffer")) };
+        self.add_ring(name, sides, stages, buffers, site).map(Value::Ring)
+    }
+
+    /// A ring with these sides and buffers; its mbarriers are initialised here.
+    pub(in crate::specialise) fn add_ring(
+        &mut self,
+        name: String,
+        sides: Vec<Vec<usize>>,
+        stages: u32,
+        buffers: Vec<(String, Value)>,
+        site: Site<'_>,
+    ) -> Result<usize> {
         let desc = SharedBuffer {
             name: format!("{name}.barriers"),
             offset: 0,
@@ -85,7 +97,8 @@ impl Specialiser<'_> {
         restarts.visit_block(&self.kernel.body);
         let restarts = restarts.found;
         if restarts && stages > 32 {
-            return Err(form("a pipeline that is restarted has at most 32 stages"));
+            let message = "a pipeline that is restarted has at most 32 stages";
+            return Err(Diagnostic::new(652, site, message));
         }
         self.rings.push(Ring {
             name: name.clone(),
@@ -106,7 +119,7 @@ impl Specialiser<'_> {
         self.initialise(index, site);
         self.allocate(index, site)?;
         self.declare_states(index);
-        Ok(Value::Ring(index))
+        Ok(index)
     }
 
     /// The roles of a side: one, or a tuple of them.

@@ -34,7 +34,11 @@ impl Specialiser<'_> {
     }
 
     /// Runs `body` in one thread: always the same one of a role.
-    pub(super) fn elect(&mut self, site: Site<'_>, body: impl FnOnce(&mut Self) -> Result<Value>) -> Result<Value> {
+    pub(in crate::specialise) fn elect(
+        &mut self,
+        site: Site<'_>,
+        body: impl FnOnce(&mut Self) -> Result<Value>,
+    ) -> Result<Value> {
         let first = match self.roles.as_deref() {
             None => 0,
             Some([role]) => self.resolved.roles[*role].first_warp,

@@ -51,7 +51,10 @@ impl Specialiser<'_> {
     pub(in crate::specialise) fn is_product_method(receiver: &Value, name: &str) -> bool {
         match receiver {
             Value::Acc(_) => {
-                matches!(name, "mma" | "as_a" | "split_a" | "for_each" | "map" | "columns" | "store" | "store_t")
+                matches!(
+                    name,
+                    "mma" | "as_a" | "split_a" | "for_each" | "map" | "columns" | "store" | "store_t" | "fragment"
+                )
             }
             Value::Operand(_) => matches!(name, "k_slice" | "columns" | "store" | "store_t"),
             Value::Tile(_) => matches!(name, "k_slice" | "columns" | "rows" | "t"),
@@ -134,6 +137,10 @@ impl Specialiser<'_> {
             (Value::Acc(acc), "map") => {
                 let acc = self.mapped(Some(&acc), (acc.m, acc.n), args, site)?;
                 Ok(Value::Acc(Box::new(acc)))
+            }
+            (Value::Acc(acc), "fragment") => {
+                let [] = self.arguments(&name, args, site)?;
+                self.fragment_of(&acc, site)
             }
             (Value::Acc(acc), "for_each") => self.for_each_pair(&acc, args, site),
             (Value::Acc(acc), _) => {

@@ -3,6 +3,7 @@
 use super::{Accumulator, Specialiser};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::Uniform;
+use crate::specialise::fragment::{Fragment, Kind};
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
 use kda_core::Elem;
@@ -125,6 +126,26 @@ impl Specialiser<'_> {
         self.in_rows(m, site, compute, |this| this.clear_rows(&out))?;
         self.flight.fenced = false;
         Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
+    }
+
+    /// `acc.fragment()`: this warp's 16 rows of each block of 64, one block under the other. Registers of an accumulator lie
+    /// as those of a fragment do.
+    pub(super) fn fragment_of(&mut self, acc: &Accumulator, site: Site<'_>) -> Result<Value> {
+        self.landed(acc, site)?;
+        let mut acc = acc.clone();
+        self.settle(&mut acc);
+        self.place(site);
+        let mut blocks = Vec::with_capacity(2 * acc.tiles.len() * acc.n as usize / 8);
+        for tile in &acc.tiles {
+            for half in 0..2 {
+                for quad in tile.chunks(4) {
+                    let pair = &quad[2 * half..2 * half + 2];
+                    blocks.push(Value::Array(pair.iter().map(|reg| self.copy_of(*reg)).collect()));
+                }
+            }
+        }
+        let (rows, columns) = (16 * acc.tiles.len() as u32, acc.n);
+        Ok(Value::Frag(Box::new(Fragment { kind: Kind::F32, rows, columns, blocks })))
     }
 
     /// Zeros in the warps that hold no rows of an accumulator.

@@ -123,3 +123,41 @@ fn accumulators_of_few_rows() {
     assert_eq!(error_of(&square(1, "let acc = Acc::<f32, 24, 64>::zero();")), 901);
     assert_eq!(error_of(&square(2, "let acc = Acc::<f32, 32, 64>::zero();")), 901);
 }
+
+/// The registers of an accumulator are a fragment of each warp: arithmetic, products of fragments, the way back to memory.
+#[test]
+fn accumulators_as_fragments() {
+    let place = "64 * (row / 16) + 16 * (warp % 4) + row % 16";
+    let out = format!("f.for_each(|row, column, pair| c.at([{place}, column]).store_v(pair));");
+    check_bodies(
+        50,
+        &[
+            &format!("{ZERO} {ONE} let f = acc.fragment(); {ONE} {out}"),
+            &format!("{ZERO} {ONE} let f = 0.5 * (acc.fragment() + acc.fragment()); {out}"),
+            &format!("{ZERO} let f = acc.fragment(); {ONE} let f = f + acc.fragment(); {out}"),
+            &format!(
+                "{ZERO} {ONE} let zero = Frag::<f32, 16, 64>::zero();
+                 let f = acc.columns(0..32).fragment(); f.for_each(|row, column, pair| c.at([{place}, column]).store_v(pair));
+                 let f = acc.columns(32..64).fragment(); f.for_each(|row, column, pair| c.at([{place}, 32 + column]).store_v(pair));"
+            ),
+        ],
+        |_, _, product| product.to_vec(),
+    );
+    // As the first operand of products in a warp: P times B.
+    let body = format!(
+        "{ZERO} {ONE} let (high, low) = acc.fragment().split::<bf16>();
+         let b = Frag::<bf16, 64, 64>::load_t(slot.b);
+         let mut f = Frag::<f32, 16, 64>::zero(); f.mma(low, b); f.mma(high, b); {out}"
+    );
+    check_bodies(51, &[&body], |_, b, product| times_b(product, b));
+    // Two blocks of 64 rows, and two warpgroups.
+    let (a, b, product) = square_inputs(2, 52);
+    let shapes = [(128, 64), (64, 64)];
+    for (groups, more) in [(1, ""), (2, " + 64 * (warp / 4)")] {
+        let out = format!("acc.fragment().for_each(|row, column, pair| c.at([{place}{more}, column]).store_v(pair));");
+        let body = format!("let mut acc = Acc::<f32, 128, 64>::zero(); {ONE} {out}");
+        check(&kernel(groups, 128, shapes, (128, 64), "", &body), [&a, &b], shapes, &product);
+    }
+    let body = format!("{ZERO} acc.mma(slot.a, slot.b); let f = acc.fragment(); {DONE} {OUT}");
+    assert_eq!(error_of(&square(1, &body)), 903);
+}

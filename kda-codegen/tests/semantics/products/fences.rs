@@ -92,3 +92,33 @@ mod family {
     let report = run.try_launch(1, &Options::default()).expect_err("a race");
     assert!(report.to_string().contains("fence.proxy.async"), "{report}");
 }
+
+/// Lanes that meet on the way to a barrier of the CTA leave the fence to it; without one it stands at their meeting.
+#[test]
+fn one_fence_where_all_meet() {
+    let own = "let own = smem::<bf16, Shape<64, 64>, Swizzle<128>>();";
+    let (a, b, _) = square_inputs(1, 70);
+    let body = format!(
+        "#[unroll] for i in 0..32 {{
+             own[[16 * warp + lane % 16, lane / 16 * 32 + i]] = slot.b[[16 * warp + lane % 16, lane / 16 * 32 + i]];
+         }}
+         warp_sync(); let f = Frag::<bf16, 16, 16>::load(own, [16 * (warp % 4), 0]).widen();
+         if n == 1 {{ f.store(c, [16 * (warp % 4), 0]); }}
+         SYNC
+         {ZERO} acc.mma(slot.a, own); {DONE} {OUT}"
+    );
+    let source = |sync: &str| kernel(1, 128, SQUARE, (64, 64), own, &body.replace("SYNC", sync));
+    let order = |run: &Run| -> Vec<&'static str> {
+        let known = ["fence.proxy.async", "bar.warp.sync", "bar.sync", "wgmma.fence"];
+        run.compiled.ptx.lines().filter_map(|line| known.into_iter().find(|k| line.contains(k))).collect()
+    };
+    // A runtime branch in between: the fence stays at the meeting of the lanes.
+    let branched = check(&source("cta_sync();"), [&a, &b], SQUARE, &product(&a, &b, (64, 64, 64)));
+    assert_eq!(order(&branched)[1..5], ["fence.proxy.async", "bar.warp.sync", "bar.sync", "wgmma.fence"]);
+    let plain = source("cta_sync();")
+        .replace("if n == 1 { f.store(c, [16 * (warp % 4), 0]); }", "f.store(c, [16 * (warp % 4), 0]);");
+    let mut run = check(&plain, [&a, &b], SQUARE, &product(&a, &b, (64, 64, 64)));
+    assert_eq!(order(&run)[1..5], ["bar.warp.sync", "fence.proxy.async", "bar.sync", "wgmma.fence"]);
+    run.compiled.ptx = run.compiled.ptx.replacen("    fence.proxy.async.shared::cta;\n", "", 1);
+    assert!(run.try_launch(1, &Options::default()).is_err());
+}
