@@ -144,6 +144,8 @@ struct Specialiser<'a> {
     control: Vec<Uniform>,
     /// Number of them that are no loops.
     branches: usize,
+    /// Those that are the roles' own.
+    role_branches: usize,
     /// Roles whose code is being compiled; `None` where all warps run.
     roles: Option<Vec<usize>>,
     buffers: Vec<Buffer>,
@@ -222,6 +224,7 @@ impl<'a> Specialiser<'a> {
             frames: vec![Frame { scopes: Scopes::new(), generics, library: None }],
             control: Vec::new(),
             branches: 0,
+            role_branches: 0,
             roles: None,
             buffers: Vec::new(),
             shared_end: 0,

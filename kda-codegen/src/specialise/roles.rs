@@ -48,6 +48,7 @@ impl Specialiser<'_> {
         self.roles = Some(roles.clone());
         let held = self.holdings.len();
         let body = |this: &mut Self| {
+            this.role_branches = this.branches;
             this.set_registers(site);
             let value = body(this)?;
             this.check_holdings(held)?;
@@ -65,6 +66,7 @@ impl Specialiser<'_> {
             _ => body(self),
         };
         self.roles = None;
+        self.role_branches = 0;
         result
     }
 

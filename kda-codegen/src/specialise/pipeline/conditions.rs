@@ -29,7 +29,12 @@ impl Specialiser<'_> {
         let Some(id) = slot else { return Ok(()) };
         self.check_held(id, site)?;
         let holding = &self.holdings[id as usize];
-        if holding.side > 0 && !conditional && self.branches == holding.branches {
+        // A stage that is taken under a condition is read under it.
+        if holding.side > 0
+            && !conditional
+            && holding.branches == self.role_branches
+            && self.branches == self.role_branches
+        {
             self.rings[holding.ring].reads.push((buffer, id, site.ends()));
         }
         Ok(())
