@@ -16,7 +16,7 @@ impl Specialiser<'_> {
         }
     }
 
-    pub(super) fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
+    pub(in crate::specialise) fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
         if let Some(text) = self.counters.get(&reg) {
             return text.clone();
         }
