@@ -1,8 +1,224 @@
-//! delta_h
-use super::harness::Run;
+//! The state recurrence of chunked delta attention.
+
+use super::assembled;
+use super::harness::{Random, Run, try_compile};
+use kda_codegen::check::protocol::Verdict;
+use kda_codegen::compiled::Compiled;
+
+const KERNEL: &str = include_str!("delta_h.rs.txt");
+const BT: usize = 64;
+const D: usize = 128;
+
+/// A problem: packed sequences, their tensors, and where nothing may be read or written.
+struct Problem {
+    lengths: Vec<usize>,
+    heads: usize,
+    /// Rows of all sequences.
+    used: usize,
+    /// Rows of the tensors: those behind the last sequence are NaN.
+    rows: usize,
+    w: Vec<f32>,
+    kg: Vec<f32>,
+    u: Vec<f32>,
+    gk: Vec<f32>,
+    h0: Option<Vec<f32>>,
+}
+
+/// What the kernel writes, in some precision.
+struct Results {
+    h: Vec<f64>,
+    v_new: Vec<f64>,
+    ht: Vec<f64>,
+}
+
+/// Rounded to bf16, ties to even.
+fn bf16(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+fn bits(values: &[f32]) -> Vec<u16> {
+    values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()
+}
+
+impl Problem {
+    fn new(lengths: &[usize], heads: usize, with_h0: bool, salt: u64) -> Problem {
+        let mut random = Random::new(salt);
+        let mut uniform = |scale: f32| (random.bits() >> 40) as f32 / (1u64 << 23) as f32 * scale - scale;
+        let used: usize = lengths.iter().sum();
+        let rows = used + 3;
+        let mut tensor = |scale: f32| -> Vec<f32> {
+            let value = |i: usize| if i < used * heads * D { bf16(uniform(scale)) } else { f32::NAN };
+            (0..rows * heads * D).map(value).collect()
+        };
+        let (w, kg, u) = (tensor(0.2), tensor(0.2), tensor(1.0));
+        // Of the gate only the last row of a chunk is read.
+        let mut gk = vec![f32::NAN; rows * heads * D];
+        let mut start = 0;
+        for length in lengths {
+            for chunk in (0..*length).step_by(BT) {
+                let row = start + (chunk + BT).min(*length) - 1;
+                gk[row * heads * D..(row + 1) * heads * D].fill_with(|| uniform(1.0) - 1.0);
+            }
+            start += length;
+        }
+        let h0 = with_h0.then(|| (0..lengths.len() * heads * D * D).map(|_| uniform(1.0)).collect());
+        Problem { lengths: lengths.to_vec(), heads, used, rows, w, kg, u, gk, h0 }
+    }
+
+    fn chunks(&self) -> usize {
+        self.lengths.iter().map(|n| n.div_ceil(BT)).sum()
+    }
+
+    /// The recurrence as it is defined: `round` is what is kept of h and of v_new, `work` what is kept of each other result.
+    fn reference(&self, round: impl Fn(f64) -> f64, work: impl Fn(f64) -> f64) -> Results {
+        let (heads, w) = (self.heads, |tensor: &[f32], row: usize, head: usize, i: usize| {
+            f64::from(tensor[(row * self.heads + head) * D + i])
+        });
+        let mut h = vec![0.0; self.chunks() * heads * D * D];
+        let mut v_new = vec![0.0; self.used * heads * D];
+        let mut ht = Vec::new();
+        let (mut start, mut chunk0) = (0, 0);
+        for (n, length) in self.lengths.iter().enumerate() {
+            for head in 0..heads {
+                let from = (n * heads + head) * D * D;
+                let mut s: Vec<f64> = match &self.h0 {
+                    Some(h0) => h0[from..from + D * D].iter().map(|x| f64::from(*x)).collect(),
+                    None => vec![0.0; D * D],
+                };
+                for chunk in 0..length.div_ceil(BT) {
+                    let rows = start + chunk * BT..start + (chunk * BT + BT).min(*length);
+                    let rounded: Vec<f64> = s.iter().map(|x| round(*x)).collect();
+                    let to = ((chunk0 + chunk) * heads + head) * D * D;
+                    h[to..to + D * D].copy_from_slice(&rounded);
+                    for row in rows.clone() {
+                        for v in 0..D {
+                            let dot = (0..D).fold(0.0, |sum, k| work(sum + w(&self.w, row, head, k) * rounded[k * D + v]));
+                            v_new[(row * heads + head) * D + v] = round(work(w(&self.u, row, head, v) - dot));
+                        }
+                    }
+                    for k in 0..D {
+                        let decay = work(w(&self.gk, rows.end - 1, head, k).exp2());
+                        for v in 0..D {
+                            let at = &mut s[k * D + v];
+                            *at = rows.clone().fold(work(*at * decay), |sum, row| {
+                                work(sum + w(&self.kg, row, head, k) * v_new[(row * heads + head) * D + v])
+                            });
+                        }
+                    }
+                }
+                ht.extend(s);
+            }
+            start += length;
+            chunk0 += length.div_ceil(BT);
+        }
+        Results { h, v_new, ht }
+    }
+
+    /// What rounding as the kernel rounds gives, in f32.
+    fn emulation(&self) -> Results {
+        self.reference(|x| f64::from(bf16(x as f32)), |x| f64::from(x as f32))
+    }
+
+    /// Arguments of the kernel, results filled with a pattern.
+    fn arguments(&self, compiled: Compiled, ctas: u32, with_ht: bool) -> Run {
+        let (rows, heads, seqs) = (self.rows as u64, self.heads as u64, self.lengths.len());
+        let mut cu = vec![0u32];
+        let mut chunk0 = vec![0u32];
+        for length in &self.lengths {
+            cu.push(cu[cu.len() - 1] + *length as u32);
+            chunk0.push(chunk0[chunk0.len() - 1] + length.div_ceil(BT) as u32);
+        }
+        let capacity = self.chunks() + 1;
+        let mut run = Run::of(compiled);
+        let shape = [rows, heads, D as u64];
+        run.map("w", &bits(&self.w), &shape).map("kg", &bits(&self.kg), &shape).map("u", &bits(&self.u), &shape);
+        run.map("v_new", &vec![CANARY; self.rows * self.heads * D], &shape).same("v_rows", "v_new");
+        run.map("h", &vec![CANARY; capacity * self.heads * D * D], &[capacity as u64, heads, D as u64, D as u64]);
+        run.tensor("gk", &self.gk).tensor("cu", &cu).tensor("chunk0", &chunk0[..seqs]);
+        if let Some(h0) = &self.h0 {
+            run.tensor("h0", h0);
+        }
+        if with_ht {
+            run.tensor("ht", &vec![f32::NAN; seqs * self.heads * D * D]);
+        }
+        let pitch = heads * D as u64;
+        run.set("h0_stride0", pitch * D as u64).set("ht_stride0", pitch * D as u64);
+        run.set("gk_pitch", pitch).set("v_pitch", pitch);
+        run.set("heads", self.heads as u32).set("seqs", seqs as u32).set("ctas", ctas);
+        run
+    }
+
+    /// Compares what the kernel wrote with the recurrence in f64. Its errors are not above `2x` those of the emulation.
+    fn compare(&self, run: &Run, with_ht: bool) {
+        let (exact, emulation) = (self.reference(|x| x, |x| x), self.emulation());
+        let of_bits = |name: &str| -> Vec<f64> {
+            run.read::<u16>(name).iter().map(|x| f64::from(f32::from_bits(u32::from(*x) << 16))).collect()
+        };
+        let (h, v_new) = (of_bits("h"), of_bits("v_new"));
+        close("h", &h[..exact.h.len()], &emulation.h, &exact.h);
+        close("v_new", &v_new[..exact.v_new.len()], &emulation.v_new, &exact.v_new);
+        if with_ht {
+            let ht: Vec<f64> = run.read::<f32>("ht").iter().map(|x| f64::from(*x)).collect();
+            close("ht", &ht, &emulation.ht, &exact.ht);
+        }
+        for (name, used) in [("h", exact.h.len()), ("v_new", exact.v_new.len())] {
+            assert!(run.read::<u16>(name)[used..].iter().all(|x| *x == CANARY), "`{name}` is written behind its end");
+        }
+    }
+}
+
+/// A number that the kernel does not write.
+const CANARY: u16 = 0x7fc1;
+
+/// The error of `got` is at most twice that of the emulation, as a whole and at each element.
+fn close(name: &str, got: &[f64], emulation: &[f64], exact: &[f64]) {
+    assert_eq!(got.len(), exact.len(), "{name}");
+    let norm = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+    let most = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let (error, allowed) = (norm(got, exact), 2.0 * norm(emulation, exact));
+    println!("{name}: error {error:.3e}, of the emulation {:.3e}", allowed / 2.0);
+    assert!(error <= allowed, "{name}: error {error:e}, allowed {allowed:e}");
+    let (error, allowed) = (most(got, exact), 2.0 * most(emulation, exact));
+    assert!(error <= allowed, "{name}: largest error {error:e}, allowed {allowed:e}");
+}
+
+/// The variant for slices of so many columns of V.
+fn variant(vs: u32) -> Compiled {
+    let found = try_compile(KERNEL).unwrap_or_else(|errors| panic!("{}", errors[0].text()));
+    found.into_iter().find(|c| c.ptx.contains(&format!("serial__vs{vs}"))).expect("the variant")
+}
+
 #[test]
-fn compiles() {
-    let run = Run::new(include_str!("delta_h.rs.txt"));
-    println!("{:?} {}", run.compiled.protocol, run.compiled.shared_bytes);
-    std::fs::write("/tmp/delta.ptx", &run.compiled.ptx).unwrap();
+fn assembles_and_is_proved() {
+    for vs in [64, 32] {
+        let compiled = variant(vs);
+        assert_eq!(compiled.protocol, Verdict::Proved);
+        assembled(&compiled);
+    }
+}
+
+/// Lengths around the chunk, none, and several chunks; more items than CTAs, and fewer.
+#[test]
+fn computes_the_recurrence() {
+    let lengths = [0, 1, 63, 64, 65, 130, 200, 0];
+    for (salt, (vs, heads, ctas, h0, ht)) in [(64, 2, 3, true, true), (64, 1, 5, false, true), (32, 1, 40, true, false)]
+        .into_iter()
+        .enumerate()
+    {
+        let problem = Problem::new(&lengths, heads, h0, 400 + salt as u64);
+        let mut run = problem.arguments(variant(vs), ctas, ht);
+        run.launch(ctas);
+        problem.compare(&run, ht);
+    }
+}
+
+#[test]
+fn under_every_schedule() {
+    for vs in [64, 32] {
+        let problem = Problem::new(&[65, 0, 130, 1], 1, true, 410);
+        let mut run = problem.arguments(variant(vs), 2, true);
+        run.launch_everywhere(2);
+        problem.compare(&run, true);
+    }
 }

@@ -99,6 +99,11 @@ impl Run {
             Ok(mut found) => found.remove(0),
             Err(errors) => panic!("{}\n{source}", errors.iter().map(Diagnostic::text).collect::<Vec<_>>().join("\n")),
         };
+        Run::of(compiled)
+    }
+
+    /// A variant without arguments.
+    pub fn of(compiled: Compiled) -> Run {
         let params = vec![0; compiled.param_bytes as usize];
         Run { compiled, memory: Memory::new(), params, tensors: HashMap::new() }
     }
@@ -118,6 +123,12 @@ impl Run {
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
         self.tensors.insert(name.into(), (at, bytes.len() as u64));
+        self.set(name, at)
+    }
+
+    /// Another parameter of the memory of a tensor.
+    pub fn same(&mut self, name: &str, other: &str) -> &mut Run {
+        let (at, _) = self.tensors[other];
         self.set(name, at)
     }
 

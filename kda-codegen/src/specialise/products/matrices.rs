@@ -35,6 +35,7 @@ impl Specialiser<'_> {
         }
         let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         self.check_matrices(&tile, operand.elem, (operand.m.into(), operand.width), site)?;
+        self.note_write(tile.slot, tile.buffer, site)?;
         self.place(site);
         self.builder.sync(Sync::SharedWrite { buffer: tile.buffer });
         let first = operand.column as usize / 16;
