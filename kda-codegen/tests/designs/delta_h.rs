@@ -194,7 +194,7 @@ fn assembles_and_is_proved() {
     for vs in [64, 32] {
         let compiled = variant(vs);
         assert_eq!(compiled.protocol, Verdict::Proved);
-        assembled(&compiled);
+        assembled(&format!("delta_h-{vs}"), &compiled);
     }
 }
 

@@ -9,9 +9,9 @@ mod delta_h;
 use kda_codegen::compiled::Compiled;
 
 /// Assembles what was compiled, where `KDA_PTXAS` names the assembler: no error, no spill, no note on products.
-fn assembled(compiled: &Compiled) {
+fn assembled(name: &str, compiled: &Compiled) {
     let Ok(ptxas) = std::env::var("KDA_PTXAS") else { return };
-    let path = std::env::temp_dir().join(format!("design-{:?}.ptx", std::thread::current().id()));
+    let path = std::env::temp_dir().join(format!("design-{name}.ptx"));
     std::fs::write(&path, &compiled.ptx).expect("a file");
     let arch = format!("-arch={}", compiled.arch);
     let output = std::process::Command::new(ptxas).args([&arch, "-v", "-o", "/dev/null"]).arg(&path).output();

@@ -9,7 +9,6 @@ use kda_core::Elem;
 use kda_ptx::modifier::Type;
 use kda_ptx::operand::{Special, Src};
 use kda_ptx::table::Mov;
-use syn::visit::Visit;
 use syn::{BinOp, Expr};
 
 /// Coordinates of the first element that a thread holds.
@@ -57,8 +56,8 @@ impl Specialiser<'_> {
         let [Expr::Closure(closure)] = args else { return Err(Diagnostic::new(168, site, form)) };
         let mut acc = acc.clone();
         self.settle(&mut acc);
+        let corner = self.corner(&acc, site)?;
         let visit = |this: &mut Self| {
-            let corner = this.corner(&acc, site)?;
             for (block, tile) in acc.tiles.iter().enumerate() {
                 for (eight, quad) in tile.chunks(4).enumerate() {
                     for (half, pair) in quad.chunks(2).enumerate() {
@@ -91,38 +90,8 @@ impl Specialiser<'_> {
         self.mapped_into(into, from, args, site)
     }
 
-    /// `place = place.map(…)` of an accumulator, or of columns of one: each element is written where it was. `None` if the
-    /// assignment is another, or if the closure looks at the place.
-    pub(in crate::specialise) fn map_in_place(&mut self, left: &Expr, right: &Expr) -> Result<Option<Value>> {
-        let text = crate::syntax::text::expr;
-        let Expr::MethodCall(call) = right else { return Ok(None) };
-        let root = match left {
-            Expr::MethodCall(part) if part.method == "columns" => part.receiver.as_ref(),
-            other => other,
-        };
-        let Expr::Path(root) = root else { return Ok(None) };
-        let (Some(name), Some(Expr::Closure(closure))) = (root.path.get_ident(), call.args.first()) else {
-            return Ok(None);
-        };
-        let mut looks = Mentions { name, found: false };
-        looks.visit_expr(&closure.body);
-        let scopes = &self.frame().scopes;
-        let held = scopes.find(&name.to_string()).map(|id| &scopes.get(id).value);
-        if call.method != "map" || text(&call.receiver) != text(left) || looks.found || !matches!(held, Some(Value::Acc(_)))
-        {
-            return Ok(None);
-        }
-        let site = Site::Expr(right);
-        let Value::Acc(acc) = self.expr(&call.receiver)? else { return Ok(None) };
-        self.landed(&acc, site)?;
-        let mut settled = acc.clone();
-        self.settle(&mut settled);
-        self.touch(&settled);
-        let acc = self.mapped_into(*settled, Some(&acc), &call.args.iter().collect::<Vec<_>>(), site)?;
-        Ok(Some(Value::Acc(Box::new(acc))))
-    }
-
-    fn mapped_into(
+    /// The same, into the registers of `out`; where that is `from`, rows that nobody holds are zero already.
+    pub(super) fn mapped_into(
         &mut self,
         out: Accumulator,
         from: Option<&Accumulator>,
@@ -144,8 +113,9 @@ impl Specialiser<'_> {
             }
         };
         let add = BinOp::Add(Default::default());
+        let corner = self.corner(&out, site)?;
+        let kept = from.as_ref().is_some_and(|from| from.id == out.id);
         let compute = |this: &mut Self| {
-            let corner = this.corner(&out, site)?;
             for (block, tile) in out.tiles.iter().enumerate() {
                 for (index, dst) in tile.iter().enumerate() {
                     let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
@@ -164,7 +134,7 @@ impl Specialiser<'_> {
             }
             Ok(())
         };
-        self.in_rows(out.m, site, compute, |this| this.clear_rows(&out))?;
+        self.in_rows(out.m, site, compute, |this| if kept { Ok(()) } else { this.clear_rows(&out) })?;
         self.flight.fenced = false;
         Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
     }
@@ -190,17 +160,5 @@ impl Specialiser<'_> {
         let value = self.expr(&closure.body)?;
         self.frame().scopes.pop();
         Ok(value)
-    }
-}
-
-/// Looks for a variable.
-struct Mentions<'n> {
-    name: &'n syn::Ident,
-    found: bool,
-}
-
-impl<'ast> Visit<'ast> for Mentions<'_> {
-    fn visit_ident(&mut self, ident: &'ast syn::Ident) {
-        self.found |= ident == self.name;
     }
 }
