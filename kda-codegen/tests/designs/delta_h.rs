@@ -93,7 +93,8 @@ impl Problem {
                     h[to..to + D * D].copy_from_slice(&rounded);
                     for row in rows.clone() {
                         for v in 0..D {
-                            let dot = (0..D).fold(0.0, |sum, k| work(sum + w(&self.w, row, head, k) * rounded[k * D + v]));
+                            let dot =
+                                (0..D).fold(0.0, |sum, k| work(sum + w(&self.w, row, head, k) * rounded[k * D + v]));
                             v_new[(row * heads + head) * D + v] = round(work(w(&self.u, row, head, v) - dot));
                         }
                     }
@@ -202,9 +203,8 @@ fn assembles_and_is_proved() {
 #[test]
 fn computes_the_recurrence() {
     let lengths = [0, 1, 63, 64, 65, 130, 200, 0];
-    for (salt, (vs, heads, ctas, h0, ht)) in [(64, 2, 3, true, true), (64, 1, 5, false, true), (32, 1, 40, true, false)]
-        .into_iter()
-        .enumerate()
+    for (salt, (vs, heads, ctas, h0, ht)) in
+        [(64, 2, 3, true, true), (64, 1, 5, false, true), (32, 1, 40, true, false)].into_iter().enumerate()
     {
         let problem = Problem::new(&lengths, heads, h0, 400 + salt as u64);
         let mut run = problem.arguments(variant(vs), ctas, ht);
