@@ -128,7 +128,7 @@ impl Specialiser<'_> {
         if let ([reg], None, ParamKind::Tensor { writes: false, .. }) =
             (regs.as_slice(), guard, &self.resolved.params[view.param].kind)
         {
-            self.builder.note_load(*reg, memory_bits(unit), address.clone());
+            self.builder.note_load(*reg, Space::Global, memory_bits(unit), address.clone());
         }
         self.builder.guarded(
             guard,

@@ -35,6 +35,7 @@ mod functions;
 mod global;
 mod join;
 mod lanes;
+mod lists;
 mod loops;
 mod math;
 mod methods;
@@ -185,6 +186,8 @@ struct Specialiser<'a> {
     accumulators: usize,
     /// Accumulators that have become operands.
     conversions: products::Conversions,
+    /// Buffers of elements that were loaded in roles, by their registers.
+    lists: HashMap<Reg, usize>,
     /// Places of protocol events.
     spans: Vec<(Span, Span)>,
     calls: Vec<String>,
@@ -236,6 +239,7 @@ impl<'a> Specialiser<'a> {
             writing: false,
             accumulators: 0,
             conversions: products::Conversions::default(),
+            lists: HashMap::new(),
             spans: Vec::new(),
             calls: Vec::new(),
         }
@@ -273,6 +277,7 @@ impl<'a> Specialiser<'a> {
     fn finish(mut self) -> Result<Compiled> {
         let mut region = std::mem::take(&mut self.builder).finish();
         self.close_cluster(&mut region);
+        lists::settle(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
         let protocol = self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();

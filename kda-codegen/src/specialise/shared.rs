@@ -240,6 +240,9 @@ impl Specialiser<'_> {
             }
         }
         let (space, address) = self.reach(view);
+        if let ([reg], None) = (regs.as_slice(), guard) {
+            self.note_list_load(view, *reg, memory_bits(elem), &address);
+        }
         self.builder.guarded(
             guard,
             Ld {

@@ -125,10 +125,8 @@ impl Problem {
     fn arguments(&self, compiled: Compiled, ctas: u32, with_ht: bool) -> Run {
         let (rows, heads, seqs) = (self.rows as u64, self.heads as u64, self.lengths.len());
         let mut cu = vec![0u32];
-        let mut chunk0 = vec![0u32];
         for length in &self.lengths {
             cu.push(cu[cu.len() - 1] + *length as u32);
-            chunk0.push(chunk0[chunk0.len() - 1] + length.div_ceil(BT) as u32);
         }
         let capacity = self.chunks() + 1;
         let mut run = Run::of(compiled);
@@ -136,7 +134,7 @@ impl Problem {
         run.map("w", &bits(&self.w), &shape).map("kg", &bits(&self.kg), &shape).map("u", &bits(&self.u), &shape);
         run.map("v_new", &vec![CANARY; self.rows * self.heads * D], &shape).same("v_rows", "v_new");
         run.map("h", &vec![CANARY; capacity * self.heads * D * D], &[capacity as u64, heads, D as u64, D as u64]);
-        run.tensor("gk", &self.gk).tensor("cu", &cu).tensor("chunk0", &chunk0[..seqs]);
+        run.tensor("gk", &self.gk).tensor("cu", &cu);
         if let Some(h0) = &self.h0 {
             run.tensor("h0", h0);
         }

@@ -39,6 +39,6 @@ impl Specialiser<'_> {
             let name = format!("{}{}", source.class.prefix(), source.index);
             operands = operands.replace(&name, &format!("({})", self.register_text(source, depth + 1)));
         }
-        format!("{mnemonic} {operands}")
+        format!("{}{mnemonic} {operands}", self.list_text(reg))
     }
 }

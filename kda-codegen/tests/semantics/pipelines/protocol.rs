@@ -96,6 +96,59 @@ fn trips_beyond_a_value() {
     );
 }
 
+/// Trips from a list in shared memory that is made ahead of the roles, and that nobody writes from then on.
+#[test]
+fn trips_from_a_list_in_shared_memory() {
+    let body = |ahead: &str, load: &str, behind: &str| {
+        format!(
+            "let ring = Pipeline::<load, math> {{ v: smem::<f32, Shape<8, 32>, _, S>() }};
+            let list = smem::<u32, Shape<4>>();
+            list.at([tid]).store_if(tid < 4, n * tid / 3);
+            cta_sync();
+            {ahead}
+            #[role(load)]
+            for k in 0..4 {{
+                for i in 0..list[[k]] {{
+                    let slot = ring.acquire();
+                    for r in 0..8 {{ slot.v[[r, lane]] = x.at([8 * i + r, lane]).load(); }}
+                    slot.commit();
+                }}
+                {load}
+            }}
+            #[role(math)]
+            for k in 0..4 {{
+                for i in 0..list[[k]] {{
+                    let slot = ring.wait();
+                    for r in (warp - 1..8).step_by(3) {{ y.at([8 * i + r, lane]).store(slot.v[[r, lane]]); }}
+                    slot.release();
+                }}
+            }}
+            {behind}"
+        )
+    };
+    let case = |body: String| Case { roles: "load = 0..1, math = 1..4", params: [X, Y], body: body.leak() };
+    let right = case(body("", "", ""));
+    right.check(|_, x| x);
+    let verdict = |case: &Case| try_compile(&case.source(2)).map(|mut found| found.remove(0).protocol);
+    assert_eq!(verdict(&right).ok(), Some(Verdict::Proved));
+    // Other elements differ, and what is written when roles have begun may differ.
+    let other = body("", "", "").replacen("list[[k]]", "list[[3 - k]]", 1);
+    for wrong in [
+        other,
+        body("", "if n > 7 { list[[lane % 4]] = 2; }", ""),
+        body("for j in 0..n {", "", "list.at([tid]).store_if(tid < 4, j); }"),
+        body("", "", &format!("list.at([tid]).store_if(tid < 4, n); cta_sync(); {}", {
+            "#[role(load)] for i in 0..list[[0]] { let slot = ring.acquire(); slot.commit(); }
+             #[role(math)] for i in 0..list[[0]] { let slot = ring.wait(); slot.release(); }"
+        })),
+    ] {
+        match verdict(&case(wrong.clone())) {
+            Ok(verdict) => assert!(matches!(verdict, Verdict::NotProved { .. }), "{wrong}"),
+            Err(errors) => assert!(matches!(errors[0].code.0, 660 | 661), "{}", errors[0].text()),
+        }
+    }
+}
+
 /// A role meets itself where a condition that is the same in all its threads says so; two roles do not.
 #[test]
 fn a_role_may_meet_on_one_side_of_a_branch() {
