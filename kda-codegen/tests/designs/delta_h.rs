@@ -182,18 +182,20 @@ fn close(name: &str, got: &[f64], emulation: &[f64], exact: &[f64]) {
     assert!(error <= allowed, "{name}: largest error {error:e}, allowed {allowed:e}");
 }
 
-/// The variant for slices of so many columns of V.
-fn variant(vs: u32) -> Compiled {
+/// The variant for slices of so many columns of V and clusters of so many CTAs.
+fn variant(vs: u32, cluster: u32) -> Compiled {
     let found = try_compile(KERNEL).unwrap_or_else(|errors| panic!("{}", errors[0].text()));
-    found.into_iter().find(|c| c.ptx.contains(&format!("serial__vs{vs}"))).expect("the variant")
+    found.into_iter().find(|c| c.ptx.contains(&format!("serial__vs{vs}_cluster{cluster}"))).expect("the variant")
 }
+
+const VARIANTS: [(u32, u32); 3] = [(64, 1), (32, 1), (64, 2)];
 
 #[test]
 fn assembles_and_is_proved() {
-    for vs in [64, 32] {
-        let compiled = variant(vs);
+    for (vs, cluster) in VARIANTS {
+        let compiled = variant(vs, cluster);
         assert_eq!(compiled.protocol, Verdict::Proved);
-        assembled(&format!("delta_h-{vs}"), &compiled);
+        assembled(&format!("delta_h-{vs}-{cluster}"), &compiled);
     }
 }
 
@@ -201,11 +203,16 @@ fn assembles_and_is_proved() {
 #[test]
 fn computes_the_recurrence() {
     let lengths = [0, 1, 63, 64, 65, 130, 200, 0];
-    for (salt, (vs, heads, ctas, h0, ht)) in
-        [(64, 2, 3, true, true), (64, 1, 5, false, true), (32, 1, 40, true, false)].into_iter().enumerate()
-    {
+    let cases = [
+        (64, 1, 2, 3, true, true),
+        (64, 1, 1, 5, false, true),
+        (32, 1, 1, 40, true, false),
+        (64, 2, 2, 4, true, true),
+        (64, 2, 1, 6, false, false),
+    ];
+    for (salt, (vs, cluster, heads, ctas, h0, ht)) in cases.into_iter().enumerate() {
         let problem = Problem::new(&lengths, heads, h0, 400 + salt as u64);
-        let mut run = problem.arguments(variant(vs), ctas, ht);
+        let mut run = problem.arguments(variant(vs, cluster), ctas, ht);
         run.launch(ctas);
         problem.compare(&run, ht);
     }
@@ -213,9 +220,9 @@ fn computes_the_recurrence() {
 
 #[test]
 fn under_every_schedule() {
-    for vs in [64, 32] {
+    for (vs, cluster) in VARIANTS {
         let problem = Problem::new(&[65, 0, 130, 1], 1, true, 410);
-        let mut run = problem.arguments(variant(vs), 2, true);
+        let mut run = problem.arguments(variant(vs, cluster), 2, true);
         run.launch_everywhere(2);
         problem.compare(&run, true);
     }
