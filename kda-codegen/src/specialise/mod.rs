@@ -285,7 +285,7 @@ impl<'a> Specialiser<'a> {
         let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
         crate::kir::fences::derive(&mut region, &generic, products, &handed_over);
         if self.cluster.writes {
-            cluster::widen_fences(&mut region);
+            cluster::widen_fences(&mut region, !self.cluster.multicast.is_empty());
         }
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();

@@ -327,7 +327,7 @@ mod family {{
         run.map("x", &x, &[rows as u64, 32]).set("n", rows as u32);
         run.map("y", &vec![0f32; x.len() * size as usize], &[size.into(), rows as u64, 32]);
         assert_eq!(run.launch_everywhere(size).read::<f32>("y"), x.repeat(size as usize), "clusters of {size}");
-        let arrival = "    mbarrier.arrive.release.cluster.shared::cluster.b64";
+        let arrival = "    mbarrier.arrive.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(arrival).count(), size as usize, "{}", run.compiled.ptx);
         let last = run.compiled.ptx.lines().rfind(|l| l.starts_with(arrival)).expect("an arrival").to_string();
         is_reported(&mut run, size, &last, "", 0);
@@ -338,7 +338,7 @@ mod family {{
 fn what_a_multicast_needs_is_not_missed() {
     for size in [2, 4] {
         let (mut run, _) = product_run(size);
-        let release = "mbarrier.arrive.release.cluster.shared::cluster.b64";
+        let release = "mbarrier.arrive.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(release).count(), 1, "{}", run.compiled.ptx);
         // Releases that reach the own CTA alone: the others wait for ever.
         let setp =

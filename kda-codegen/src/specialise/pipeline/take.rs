@@ -74,7 +74,7 @@ impl Specialiser<'_> {
         let before = side.checked_sub(1).unwrap_or(self.rings[ring].last());
         let address = self.barrier_address(ring, self.barrier_of(ring, before), &stage);
         self.place(site);
-        self.spin(ring, address, parity);
+        self.spin(address, parity);
         let span = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span });
         self.after_take(ring, side);
@@ -96,13 +96,12 @@ impl Specialiser<'_> {
     }
 
     /// Waits until the phase of that parity has completed.
-    fn spin(&mut self, ring: usize, address: Address, parity: Src) {
-        let (order, scope) = self.wait_order(ring);
+    fn spin(&mut self, address: Address, parity: Src) {
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
         self.builder.inst(MbarrierTryWait {
-            order,
-            scope,
+            order: None,
+            scope: None,
             space: Some(Space::SharedCta),
             ty: Type::B64,
             done,
