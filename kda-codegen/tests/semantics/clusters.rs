@@ -358,6 +358,29 @@ fn what_a_multicast_needs_is_not_missed() {
     }
 }
 
+/// Waits and arrivals keep the scope of the CTA, unless the kernel stores to other CTAs itself.
+#[test]
+fn the_scope_of_shared_stages() {
+    let plain = product(2, "32");
+    let scoped = |source: &str| -> Vec<String> {
+        let run = Run::new(source);
+        let lines = run.compiled.ptx.lines().filter(|l| l.contains("mbarrier.") && l.contains(".cluster."));
+        lines.map(ToString::to_string).collect()
+    };
+    // The initialisation is published to the cluster.
+    assert!(scoped(&plain).iter().all(|l| l.contains("mbarrier_init")), "{:?}", scoped(&plain));
+    let stores = plain.replacen(
+        "slot.release();",
+        "note.remote(1 - cluster_rank).at([kb]).store_if(tid == 0, kb);
+         slot.release();",
+        1,
+    );
+    let stores = stores.replacen("let ab =", "let note = smem::<u32, Shape<8>>(); let ab =", 1);
+    assert_ne!(stores, plain);
+    assert!(scoped(&stores).iter().any(|l| l.contains("try_wait.parity.acquire.cluster")));
+    assert!(scoped(&stores).iter().any(|l| l.contains("arrive.release.cluster")));
+}
+
 #[test]
 fn parts_of_a_multicast_must_fit() {
     for (size, m) in [(2, "64"), (2, "16"), (8, "4")] {
