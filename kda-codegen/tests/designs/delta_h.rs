@@ -4,6 +4,7 @@ use super::assembled;
 use super::harness::{Random, Run, try_compile};
 use kda_codegen::check::protocol::Verdict;
 use kda_codegen::compiled::Compiled;
+use kda_sim::{Options, Schedule};
 
 const KERNEL: &str = include_str!("delta_h.rs.txt");
 const BT: usize = 64;
@@ -216,6 +217,37 @@ fn computes_the_recurrence() {
         run.launch(ctas);
         problem.compare(&run, ht);
     }
+}
+
+/// What the compiler derives is needed: without any one of these lines the simulator finds fault.
+#[test]
+fn nothing_derived_is_superfluous() {
+    let problem = Problem::new(&[130], 1, false, 420);
+    let right = variant(64, 1);
+    let lines: Vec<&str> = right.ptx.lines().collect();
+    let is_derived = |line: &str| {
+        ["fence.proxy.async", "bar.sync 1", "wgmma.fence", "cp.async.bulk.wait_group.read"]
+            .iter()
+            .any(|l| line.contains(l))
+    };
+    let derived: Vec<usize> = (0..lines.len()).filter(|at| is_derived(lines[*at])).collect();
+    let kinds = |word: &str| derived.iter().filter(|at| lines[**at].contains(word)).count();
+    // One fence behind the wait of `store`, one for the rows of a tail.
+    assert_eq!((kinds("fence.proxy.async"), kinds("bar.sync 1"), kinds("wait_group.read")), (2, 1, 1));
+    let mut found = 0;
+    for at in &derived {
+        let text: Vec<&str> = lines.iter().enumerate().filter(|(line, _)| line != at).map(|(_, text)| *text).collect();
+        let mut run = problem.arguments(Compiled { ptx: text.join("\n"), ..right.clone() }, 2, false);
+        let fails =
+            |schedule: &Schedule| run.try_launch(2, &Options { schedule: *schedule, ..Options::default() }).is_err();
+        let fails = Schedule::ALL.iter().any({
+            let mut fails = fails;
+            move |schedule| fails(schedule)
+        });
+        found += usize::from(fails);
+        assert!(fails || lines[*at].contains("wgmma.fence"), "without `{}`, line {at}", lines[*at]);
+    }
+    println!("{found} of {} lines are missed", derived.len());
 }
 
 #[test]

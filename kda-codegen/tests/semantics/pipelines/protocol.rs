@@ -137,10 +137,14 @@ fn trips_from_a_list_in_shared_memory() {
         other,
         body("", "if n > 7 { list[[lane % 4]] = 2; }", ""),
         body("for j in 0..n {", "", "list.at([tid]).store_if(tid < 4, j); }"),
-        body("", "", &format!("list.at([tid]).store_if(tid < 4, n); cta_sync(); {}", {
-            "#[role(load)] for i in 0..list[[0]] { let slot = ring.acquire(); slot.commit(); }
+        body(
+            "",
+            "",
+            &format!("list.at([tid]).store_if(tid < 4, n); cta_sync(); {}", {
+                "#[role(load)] for i in 0..list[[0]] { let slot = ring.acquire(); slot.commit(); }
              #[role(math)] for i in 0..list[[0]] { let slot = ring.wait(); slot.release(); }"
-        })),
+            }),
+        ),
     ] {
         match verdict(&case(wrong.clone())) {
             Ok(verdict) => assert!(matches!(verdict, Verdict::NotProved { .. }), "{wrong}"),
