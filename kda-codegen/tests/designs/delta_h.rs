@@ -1,4 +1,41 @@
-//! The state recurrence of chunked delta attention.
+//! The state recurrence of chunked delta attention, warp-specialised, as `delta_h.rs.txt` has it: without raw mbarriers and
+//! without PTX. Inputs are random; results are compared with the recurrence in f64, and the error allowed is that of an
+//! emulation which rounds where the kernel rounds.
+//!
+//! What the design needs, and how it is spelled:
+//!
+//! | need | spelling |
+//! | --- | --- |
+//! | S transposed, rounded, as A of both products, from registers | `Acc::<f32, VS, KD>`, `s.as_a::<bf16>()`, `-s.as_a::<bf16>()` |
+//! | slices of 32 rows, half of M idle | `Acc::<f32, 32, KD>`: the other warps hold zeros and take no part in loads and stores |
+//! | u as the initial accumulator, transposed | `x = Acc::load_t(slot.u)`, written in place |
+//! | B along and across K | `slot.w`, `slot.kg.columns(a..b).t()` |
+//! | one half of S in flight while the other is rounded | `s.columns(a..b)`, `wgmma::commit()`, `wgmma::wait::<1>()` |
+//! | rounded S stored while a product reads it | `s.as_a::<bf16>().store_t(out.h)`: the same registers |
+//! | a factor for each column | `s = s.map(\|_, k, e\| e * slot.decay[[k]])`: in place, two factors a load |
+//! | rings of several sides; the gate row has a ring of its own, so that `gate` waits for nothing else | `Pipeline::<load, gate>`, `Pipeline::<(load, gate), math>` |
+//! | stages as constants in the loop over chunks, from item to item | `ring.restart()`, `#[unroll(wu, keys, outs)]` |
+//! | several stages held, given at different times, round the loop | `wu_slot = next.wait()`, `key_slot.release()` |
+//! | early tries of a wait | `let next = wu.peek();` … `next.wait()` |
+//! | slots that are partly filled | `tma_load_if(c + 1 < chunks, …)`, `if c < chunks { tma::store(…) }` |
+//! | one slot more than there are chunks | `for c in 0..chunks + 1`: understood to run once more |
+//! | the proxy fence in the storing role | derived, behind its wait |
+//! | rows of a tail: zeroed in shared memory, masked, stored one by one | stores to a stage that is held, `role_sync()` in an `if`, `x.map`, `v_rows` |
+//! | sequences longest first, made by each CTA | a list in shared memory, of which the trips of all roles are functions |
+//! | w and kg loaded once by two CTAs | `cluster = 2`, `tma_multicast` |
+//! | cache policy of results, prefetch of the state | `h.hint(l2::evict_first())`, `l2::prefetch` |
+//!
+//! What remains awkward:
+//!
+//! - `v_new` is two parameters of the same memory: tensor map and pointer. Nothing checks that they agree.
+//! - Every role walks over the items and restarts its rings for itself; there is no word for a persistent loop.
+//! - The list of sequences stands in the kernel: a device function has no shared memory of its own.
+//! - The loop is rotated by hand, so each product stands there two or three times. Ahead of the loop S is decayed behind the
+//!   wait, not in the shadow of the product: `ptxas` would put a wait there.
+//! - S is multiplied in the same halves everywhere, also where nothing is gained by it: with parts of different widths `ptxas`
+//!   runs products one after another. Nothing in the source says so.
+//! - That `u` and the parts of `outs` are read where they were filled is the author's matter.
+//! - Elements of a swizzled tile are loaded 4 at a time, not 8.
 
 use super::assembled;
 use super::harness::{Random, Run, try_compile};
@@ -216,6 +253,27 @@ fn computes_the_recurrence() {
         let mut run = problem.arguments(variant(vs, cluster), ctas, ht);
         run.launch(ctas);
         problem.compare(&run, ht);
+    }
+}
+
+/// Rows of a neighbour that no result may depend on: NaN in them changes no bit of a sequence before them.
+#[test]
+fn neighbours_do_not_matter() {
+    for (vs, cluster) in VARIANTS {
+        let results = [false, true].map(|poisoned| {
+            let mut problem = Problem::new(&[65, 70], 1, true, 430);
+            if poisoned {
+                for tensor in [&mut problem.w, &mut problem.kg, &mut problem.u] {
+                    tensor[65 * D..135 * D].fill(f32::NAN);
+                }
+            }
+            let mut run = problem.arguments(variant(vs, cluster), 2, true);
+            run.launch(2);
+            let (h, v_new) = (run.read::<u16>("h"), run.read::<u16>("v_new"));
+            let ht: Vec<u32> = run.read::<f32>("ht").iter().map(|x| x.to_bits()).collect();
+            (h[..2 * D * D].to_vec(), v_new[..65 * D].to_vec(), ht[..D * D].to_vec())
+        });
+        assert!(results[0] == results[1], "slices of {vs}");
     }
 }
 
