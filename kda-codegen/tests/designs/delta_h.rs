@@ -35,7 +35,6 @@
 //! - S is multiplied in the same halves everywhere, also where nothing is gained by it: with parts of different widths `ptxas`
 //!   runs products one after another. Nothing in the source says so.
 //! - That `u` and the parts of `outs` are read where they were filled is the author's matter.
-//! - Elements of a swizzled tile are loaded 4 at a time, not 8.
 
 use super::assembled;
 use super::harness::{Random, Run, try_compile};
