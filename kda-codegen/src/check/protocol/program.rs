@@ -174,6 +174,8 @@ fn first_span(steps: &[Step]) -> Option<usize> {
 pub struct Unknown {
     /// A loop or a branch that depends on it.
     pub shown: Option<Trips>,
+    /// Another loop, which runs more often than the value says.
+    pub beyond: Option<Trips>,
     /// The value is not smaller.
     pub least: u64,
     /// From here on, all branches on it are taken and all loops have begun to count.
@@ -190,9 +192,12 @@ pub fn unknowns(steps: &[Step], found: &mut BTreeMap<String, Unknown>) {
                 Some(Trips::Guard { from, least, .. }) => (*from, *least),
                 _ => (0, 0),
             };
-            let entry = found.entry(key).or_insert(Unknown { shown: trips.clone(), least, settled });
+            let entry = found.entry(key).or_insert(Unknown { shown: trips.clone(), beyond: None, least, settled });
             entry.least = entry.least.max(least);
             entry.settled = entry.settled.max(settled);
+            if let Some(Trips::Expression { start: ..0, .. }) = trips {
+                entry.beyond.get_or_insert_with(|| trips.clone().unwrap_or(Trips::Part));
+            }
             // A loop tells more than a branch, and the one that counts from the smallest number most.
             if entry.shown.as_ref().map_or(i64::MAX, rank) > trips.as_ref().map_or(i64::MAX, rank) {
                 entry.shown.clone_from(trips);
@@ -204,7 +209,8 @@ pub fn unknowns(steps: &[Step], found: &mut BTreeMap<String, Unknown>) {
 
 fn rank(trips: &Trips) -> i64 {
     match trips {
-        Trips::Expression { start, .. } => *start,
+        Trips::Expression { start, .. } if *start >= 0 => *start,
+        Trips::Expression { .. } => i64::MAX - 2,
         _ => i64::MAX - 1,
     }
 }
