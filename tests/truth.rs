@@ -71,6 +71,7 @@ struct Recording {
 struct Tensor {
     name: String,
     offset: u32,
+    also: Vec<u32>,
     elem: Elem,
     map: Option<(Vec<u64>, TensorMapParam)>,
     before: Vec<u8>,
@@ -141,6 +142,9 @@ impl Recording {
             let at = executor.allocate(length.max(16)).map_err(failed)?;
             places.push(at);
             executor.write(at, &tensor.before).map_err(failed)?;
+            for offset in &tensor.also {
+                launch.params[*offset as usize..][..8].copy_from_slice(&at.to_le_bytes());
+            }
             match &tensor.map {
                 Some((shape, param)) => launch.maps.push(TensorMapArg {
                     param: *param,
@@ -198,6 +202,7 @@ impl Tensor {
         Tensor {
             name: text(&value["name"]),
             offset: value["offset"].as_u64().expect("a number") as u32,
+            also: numbers(&value["also"]).into_iter().map(|n| n as u32).collect(),
             elem,
             map,
             before: bytes(&value["before"]),

@@ -220,8 +220,8 @@ pub enum Trips {
     Expression {
         /// The value: equal keys are equal values.
         key: String,
-        /// Where the loop starts to count.
-        start: u64,
+        /// Where the loop starts to count; negative if it runs more often than the value says.
+        start: i64,
         /// The value is not smaller.
         least: u64,
         /// The range as the author wrote it.

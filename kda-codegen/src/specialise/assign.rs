@@ -13,7 +13,10 @@ impl Specialiser<'_> {
     /// `left = right`, or `left op= right`.
     pub(super) fn assign(&mut self, left: &Expr, right: &Expr, op: Option<&BinOp>, site: Site<'_>) -> Result<Value> {
         // The value first, as in Rust.
-        let mut value = self.expr(right)?;
+        let mut value = match op.is_none().then(|| self.written_in_place(left, right)).transpose()?.flatten() {
+            Some(mapped) => mapped,
+            None => self.expr(right)?,
+        };
         if let Some(op) = op {
             let before = self.expr(left)?;
             self.place(site);

@@ -111,11 +111,11 @@ impl Builder {
     }
 
     /// Keeps what an unconditional load of memory that nothing writes gives.
-    pub fn note_load(&mut self, reg: Reg, ty: Type, address: Address) {
+    pub fn note_load(&mut self, reg: Reg, space: Space, ty: Type, address: Address) {
         let key = Ld {
             strength: None,
             scope: None,
-            space: Some(Space::Global),
+            space: Some(space),
             cache: None,
             nc: NonCoherent(false),
             l1: None,

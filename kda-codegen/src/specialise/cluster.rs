@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::{Node, Region, Sync, Uniform};
 use kda_core::Elem;
 use kda_ptx::Class;
-use kda_ptx::modifier::{Proxy, Space, Type};
+use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, Special, Src};
 use kda_ptx::table::*;
 use proc_macro2::Span;
@@ -197,15 +197,30 @@ impl Specialiser<'_> {
     }
 }
 
-/// Fences of a kernel that writes the shared memory of other CTAs concern that memory too.
-pub fn widen_fences(region: &mut Region) {
+/// Fences of a kernel that writes the shared memory of other CTAs concern that memory too; `multicast` says that CTAs give
+/// each other stages of rings, so that waits and arrivals do as well.
+pub fn widen_fences(region: &mut Region, multicast: bool) {
     for node in region {
         match node {
             Node::Inst { inst: kda_ptx::Inst::FenceProxy(fence), .. } if fence.proxy == Proxy::AsyncSharedCta => {
                 fence.proxy = Proxy::AsyncSharedCluster;
             }
-            Node::If { then, other, .. } => [then, other].into_iter().for_each(widen_fences),
-            Node::Loop { head, body, .. } => [head, body].into_iter().for_each(widen_fences),
+            Node::Inst { inst: kda_ptx::Inst::MbarrierTryWait(wait), .. } if multicast => {
+                (wait.order, wait.scope) = (Some(Order::Acquire), Some(Scope::Cluster));
+            }
+            Node::Inst { inst: kda_ptx::Inst::MbarrierArrive(arrive), .. }
+                if arrive.space == Some(Space::SharedCluster) =>
+            {
+                (arrive.order, arrive.scope) = (Some(Order::Release), Some(Scope::Cluster));
+            }
+            Node::If { then, other, .. } => {
+                widen_fences(then, multicast);
+                widen_fences(other, multicast);
+            }
+            Node::Loop { head, body, .. } => {
+                widen_fences(head, multicast);
+                widen_fences(body, multicast);
+            }
             _ => {}
         }
     }

@@ -9,10 +9,10 @@ use crate::consteval::{self, Const, float};
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Uniform, when};
 use kda_core::Elem;
-use kda_ptx::Class;
 use kda_ptx::modifier::{Compare, Round, Type};
-use kda_ptx::operand::{DstAndPred, Src, SrcList};
+use kda_ptx::operand::{DstAndPred, DstList, Src, SrcList};
 use kda_ptx::table::*;
+use kda_ptx::{Class, Reg};
 use proc_macro2::Span;
 
 /// The bits of a value of `f16` or `bf16`; the value must be one of the type.
@@ -294,6 +294,39 @@ impl Specialiser<'_> {
         let (low, high) = (register(low), register(high));
         self.builder
             .pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
+    }
+}
+
+impl Specialiser<'_> {
+    /// Registers and their type for a vector of so many elements: eight of 16 bits travel in four of 32.
+    pub(super) fn vector_registers(elem: Elem, lanes: usize) -> (usize, Elem) {
+        if elem.bytes() == 2 && lanes == 8 { (4, Elem::U32) } else { (lanes, elem) }
+    }
+
+    /// The elements in the registers of such a vector.
+    pub(super) fn vector_elements(&mut self, regs: &[Reg], lanes: usize, elem: Elem, uniform: Uniform) -> Vec<Value> {
+        let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, uniform));
+        if regs.len() == lanes {
+            return regs.iter().map(|reg| make(*reg)).collect();
+        }
+        let mut items = Vec::with_capacity(lanes);
+        for reg in regs {
+            let halves: Vec<Reg> = (0..2).map(|_| self.builder.fresh(Class::B16)).collect();
+            let dst = DstList(halves.iter().copied().map(Some).collect());
+            self.builder.inst(Unpack { ty: Type::B32, dst, src: (*reg).into() });
+            items.extend(halves.into_iter().map(make));
+        }
+        items
+    }
+
+    /// The operands of a vector store of these elements, and their type.
+    pub(super) fn vector_operands(&mut self, operands: Vec<Src>, elem: Elem) -> (Vec<Src>, Elem) {
+        let (count, unit) = Self::vector_registers(elem, operands.len());
+        if count == operands.len() {
+            return (operands, unit);
+        }
+        let pairs = operands.chunks(2).map(|pair| Src::Reg(self.pack_halves(pair[0].clone(), pair[1].clone())));
+        (pairs.collect(), unit)
     }
 }
 

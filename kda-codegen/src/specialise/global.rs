@@ -148,9 +148,7 @@ impl Specialiser<'_> {
             return Ok(if lanes == 1 { zero() } else { Value::Array(vec![zero(); lanes as usize]) });
         };
         let uniform = view.uniform.max(condition.map_or(Uniform::Cta, Value::uniform));
-        // Wide vectors of 16-bit elements travel in 32-bit registers.
-        let packed = elem.bytes() == 2 && lanes == 8;
-        let (count, unit) = if packed { (4, Elem::U32) } else { (lanes as usize, elem) };
+        let (count, unit) = Self::vector_registers(elem, lanes as usize);
         let regs: Vec<Reg> = (0..count).map(|_| self.builder.fresh(class(unit))).collect();
         if guard.is_some() {
             for reg in &regs {
@@ -164,7 +162,7 @@ impl Specialiser<'_> {
         if let ([reg], None) = (regs.as_slice(), guard)
             && !tensors(view).any(written)
         {
-            self.builder.note_load(*reg, memory_bits(unit), address.clone());
+            self.builder.note_load(*reg, Space::Global, memory_bits(unit), address.clone());
         }
         self.builder.guarded(
             guard,
@@ -184,21 +182,8 @@ impl Specialiser<'_> {
                 policy: view.hint.policy.map(Src::Reg),
             },
         );
-        let make = |reg: Reg, elem: Elem| Value::Scalar(Scalar::new(elem, reg, uniform));
-        if packed {
-            let mut items = Vec::with_capacity(8);
-            for reg in regs {
-                let halves: Vec<Reg> = (0..2).map(|_| self.builder.fresh(Class::B16)).collect();
-                let dst = DstList(halves.iter().copied().map(Some).collect());
-                self.builder.inst(Unpack { ty: Type::B32, dst, src: reg.into() });
-                items.extend(halves.into_iter().map(|h| make(h, elem)));
-            }
-            return Ok(Value::Array(items));
-        }
-        if lanes == 1 {
-            return Ok(make(regs[0], elem));
-        }
-        Ok(Value::Array(regs.into_iter().map(|reg| make(reg, elem)).collect()))
+        let mut items = self.vector_elements(&regs, lanes as usize, elem, uniform);
+        Ok(if lanes == 1 { items.remove(0) } else { Value::Array(items) })
     }
 
     /// Stores an element or a vector; nothing where the condition is false or the tensor absent.
@@ -220,15 +205,7 @@ impl Specialiser<'_> {
         for item in &items {
             operands.push(self.operand(item, view.elem, site)?);
         }
-        let mut unit = view.elem;
-        if unit.bytes() == 2 && operands.len() == 8 {
-            unit = Elem::U32;
-            let mut pairs = Vec::new();
-            for pair in operands.chunks(2) {
-                pairs.push(Src::Reg(self.pack_halves(pair[0].clone(), pair[1].clone())));
-            }
-            operands = pairs;
-        }
+        let (operands, unit) = self.vector_operands(operands, view.elem);
         let address = self.global_address(view);
         self.builder.guarded(
             guard,

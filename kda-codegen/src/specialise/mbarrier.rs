@@ -77,7 +77,7 @@ impl Specialiser<'_> {
                 let [parity] = self.arguments(name, args, site)?;
                 let parity = self.operand(&parity, Elem::U32, site)?;
                 self.place(site);
-                self.spin(None, address, parity);
+                self.spin(address, parity);
             }
         }
         Ok(Value::Unit)

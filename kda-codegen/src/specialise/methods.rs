@@ -166,6 +166,14 @@ impl Specialiser<'_> {
                 let [] = self.arguments(&name, &args, site)?;
                 self.take_stage(ring, name == "wait", site)
             }
+            (Value::Ring(ring), "peek") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.peek_stage(ring, site)
+            }
+            (Value::Peek(peek), "acquire" | "wait") => {
+                let [] = self.arguments(&name, &args, site)?;
+                self.take_peeked(&peek, name == "wait", site)
+            }
             (Value::Ring(ring), "restart") => {
                 let [] = self.arguments(&name, &args, site)?;
                 self.restart(ring, site)

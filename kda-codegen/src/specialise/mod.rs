@@ -36,6 +36,7 @@ mod functions;
 mod global;
 mod join;
 mod lanes;
+mod lists;
 mod loops;
 mod math;
 mod matrix_types;
@@ -201,6 +202,8 @@ struct Specialiser<'a> {
     conversions: products::Conversions,
     /// Work that counters hand out.
     tickets: tickets::State,
+    /// Buffers of elements that were loaded in roles, by their registers.
+    lists: HashMap<Reg, usize>,
     /// Places of protocol events.
     spans: Vec<(Span, Span)>,
     calls: Vec<String>,
@@ -258,6 +261,7 @@ impl<'a> Specialiser<'a> {
             accumulators: 0,
             conversions: products::Conversions::default(),
             tickets: tickets::State::default(),
+            lists: HashMap::new(),
             spans: Vec::new(),
             calls: Vec::new(),
         }
@@ -296,6 +300,7 @@ impl<'a> Specialiser<'a> {
         self.check_conditions()?;
         let mut region = std::mem::take(&mut self.builder).finish();
         self.close_cluster(&mut region);
+        lists::settle(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
         let protocol = self.check_protocol(&region)?;
         let generic: Vec<bool> = self.params.iter().map(|state| state.generic).collect();
@@ -303,7 +308,7 @@ impl<'a> Specialiser<'a> {
         let handed_over = pipeline::hand_over(&mut region, &self.rings, &products);
         crate::kir::fences::derive(&mut region, &generic, products, &handed_over);
         if self.cluster.writes {
-            cluster::widen_fences(&mut region);
+            cluster::widen_fences(&mut region, !self.cluster.multicast.is_empty());
         }
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();

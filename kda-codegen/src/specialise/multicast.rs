@@ -2,8 +2,12 @@
 //!
 //! `tile.tma_multicast(map, [coordinates])` splits the tile along its outermost axis: the box of the map is the part of one
 //! CTA. Every CTA's full barrier expects the bytes of the whole tile, whoever loads them. A stage may be filled again when
-//! the consumers of all CTAs have released it, so a release of such a ring goes to the empty barriers of all CTAs; waits
-//! acquire from the cluster, and the barriers are published to it.
+//! the consumers of all CTAs have released it, so a release of such a ring goes to the empty barriers of all CTAs, and the
+//! barriers are published to the cluster.
+//!
+//! What passes between CTAs there are bulk copies, which complete a barrier themselves, and the news that a stage has been
+//! read. So waits and arrivals keep the scope of the CTA: that of the cluster would cost a fence of all memory at each
+//! arrival and the L1 cache at each wait. Only a kernel that also stores to other CTAs by itself has them wider.
 
 use super::Specialiser;
 use super::site::Site;
@@ -104,14 +108,6 @@ impl Specialiser<'_> {
         if self.cluster.multicast.contains(&ring) { self.resolved.cluster } else { 1 }
     }
 
-    /// Order and scope of the waits of a ring.
-    pub(super) fn wait_order(&self, ring: usize) -> (Option<Order>, Option<Scope>) {
-        match self.releasing(ring) {
-            1 => (None, None),
-            _ => (Some(Order::Acquire), Some(Scope::Cluster)),
-        }
-    }
-
     /// An arrival at this barrier of all CTAs, of one thread or of a warp, whose lane i arrives at the CTA of rank i.
     pub(super) fn arrive_everywhere(&mut self, address: &Address) {
         let size = i64::from(self.resolved.cluster);
@@ -132,7 +128,7 @@ impl Specialiser<'_> {
 
     fn arrive_at(&mut self, address: &Address, rank: Src, guard: Option<PredSrc>) {
         let address = self.mapped_address(address, &rank);
-        let (order, scope, space) = (Some(Order::Release), Some(Scope::Cluster), Some(Space::SharedCluster));
+        let (order, scope, space) = (None, None, Some(Space::SharedCluster));
         let arrive = MbarrierArrive { order, scope, space, ty: Type::B64, state: Sink, address, count: None };
         self.builder.guarded(guard, arrive);
     }

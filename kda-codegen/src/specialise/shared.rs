@@ -197,9 +197,9 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(455, site, message).help("give an index for every axis"));
         }
         let bytes = lanes * u64::from(view.elem.bytes());
-        if lanes > 1 && (!matches!(lanes, 2 | 4) || bytes > 16) {
+        if lanes > 1 && (!matches!(lanes, 2 | 4 | 8) || bytes > 16 || (lanes == 8 && view.elem.bytes() != 2)) {
             return Err(Diagnostic::new(451, site, format!("a vector of {lanes} {}", view.elem))
-                .help("2 or 4 elements of at most 16 bytes in all are possible"));
+                .help("2 or 4 elements of at most 16 bytes in all are possible, and 8 of 16 bits"));
         }
         let multiple = view.runtime.map_or(0, |s| s.multiple);
         if lanes > 1 && (!multiple.is_multiple_of(lanes) || !view.offset.is_multiple_of(lanes)) {
@@ -233,13 +233,17 @@ impl Specialiser<'_> {
             }
             Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg)),
         };
-        let regs: Vec<Reg> = (0..lanes).map(|_| self.builder.fresh(class(elem))).collect();
+        let (count, unit) = Self::vector_registers(elem, lanes as usize);
+        let regs: Vec<Reg> = (0..count).map(|_| self.builder.fresh(class(unit))).collect();
         if guard.is_some() {
             for reg in &regs {
-                self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
+                self.builder.inst(Mov { ty: bits(unit), dst: *reg, src: Src::Imm(0) });
             }
         }
         let (space, address) = self.reach(view);
+        if let ([reg], None) = (regs.as_slice(), guard) {
+            self.note_list_load(view, *reg, memory_bits(unit), &address);
+        }
         self.builder.guarded(
             guard,
             Ld {
@@ -251,8 +255,8 @@ impl Specialiser<'_> {
                 l1: None,
                 hint: CacheHint(false),
                 prefetch: None,
-                vector: vector_width(lanes as usize),
-                ty: memory_bits(elem),
+                vector: vector_width(count),
+                ty: memory_bits(unit),
                 dst: DstList(regs.iter().copied().map(Some).collect()),
                 address,
                 policy: None,
@@ -261,8 +265,8 @@ impl Specialiser<'_> {
         let place =
             view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(view.remote.as_ref().map_or(Uniform::Cta, |r| r.1));
         let uniform = place.max(condition.map_or(Uniform::Cta, Value::uniform));
-        let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, uniform));
-        Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
+        let mut items = self.vector_elements(&regs, lanes as usize, elem, uniform);
+        Ok(if lanes == 1 { items.remove(0) } else { Value::Array(items) })
     }
 
     /// Stores an element or a vector; nothing where the condition is false.
@@ -287,6 +291,7 @@ impl Specialiser<'_> {
         for item in &items {
             operands.push(self.operand(item, view.elem, site)?);
         }
+        let (operands, unit) = self.vector_operands(operands, view.elem);
         let (space, address) = self.reach(view);
         self.cluster.writes |= view.remote.is_some();
         self.note_write(view.slot, view.buffer, site)?;
@@ -301,7 +306,7 @@ impl Specialiser<'_> {
                 l1: None,
                 hint: CacheHint(false),
                 vector: vector_width(operands.len()),
-                ty: memory_bits(view.elem),
+                ty: memory_bits(unit),
                 address,
                 src: SrcList(operands),
                 policy: None,

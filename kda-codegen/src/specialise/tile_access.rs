@@ -172,10 +172,11 @@ impl Specialiser<'_> {
                 Value::Const(if elem.is_float() { Const::Float(0.0, Some(elem)) } else { Const::Int(0, Some(elem)) });
             return Ok(if lanes == 1 { zero } else { Value::Array(vec![zero; lanes as usize]) });
         };
-        let regs: Vec<Reg> = (0..lanes).map(|_| self.builder.fresh(class(elem))).collect();
+        let (count, unit) = Self::vector_registers(elem, lanes as usize);
+        let regs: Vec<Reg> = (0..count).map(|_| self.builder.fresh(class(unit))).collect();
         if guard.is_some() {
             for reg in &regs {
-                self.builder.inst(Mov { ty: bits(elem), dst: *reg, src: Src::Imm(0) });
+                self.builder.inst(Mov { ty: bits(unit), dst: *reg, src: Src::Imm(0) });
             }
         }
         self.note_read(element.tile.slot, element.tile.buffer, condition.is_some(), site)?;
@@ -191,15 +192,15 @@ impl Specialiser<'_> {
                 l1: None,
                 hint: CacheHint(false),
                 prefetch: None,
-                vector: vector_width(lanes as usize),
-                ty: memory_bits(elem),
+                vector: vector_width(count),
+                ty: memory_bits(unit),
                 dst: DstList(regs.iter().copied().map(Some).collect()),
                 address,
                 policy: None,
             },
         );
-        let make = |reg: Reg| Value::Scalar(Scalar::new(elem, reg, Uniform::Thread));
-        Ok(if lanes == 1 { make(regs[0]) } else { Value::Array(regs.into_iter().map(make).collect()) })
+        let mut items = self.vector_elements(&regs, lanes as usize, elem, Uniform::Thread);
+        Ok(if lanes == 1 { items.remove(0) } else { Value::Array(items) })
     }
 
     /// Stores an element, or a vector of a row; nothing where the condition is false.
@@ -221,6 +222,7 @@ impl Specialiser<'_> {
         for item in &items {
             operands.push(self.operand(item, elem, site)?);
         }
+        let (operands, unit) = self.vector_operands(operands, elem);
         let address = self.element_address(element, site)?;
         self.note_write(element.tile.slot, element.tile.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: element.tile.buffer });
@@ -234,7 +236,7 @@ impl Specialiser<'_> {
                 l1: None,
                 hint: CacheHint(false),
                 vector: vector_width(operands.len()),
-                ty: memory_bits(elem),
+                ty: memory_bits(unit),
                 address,
                 src: SrcList(operands),
                 policy: None,
@@ -255,9 +257,9 @@ impl Specialiser<'_> {
 
     fn check_vector(&self, element: &TileElement, lanes: u64, site: Site<'_>) -> Result<()> {
         let bytes = lanes * u64::from(element.tile.elem.bytes());
-        if lanes > 1 && (!matches!(lanes, 2 | 4) || bytes > 16) {
+        if lanes > 1 && (!matches!(lanes, 2 | 4 | 8) || bytes > 16 || (lanes == 8 && bytes != 16)) {
             return Err(Diagnostic::new(451, site, format!("a vector of {lanes} {}", element.tile.elem))
-                .help("2 or 4 elements of at most 16 bytes in all are possible"));
+                .help("2 or 4 elements of at most 16 bytes in all are possible, and 8 of 16 bits"));
         }
         if lanes > 1 && !self.is_tile_vector(element, lanes) {
             let message = format!("the column is not known to be a multiple of {lanes}, or the tile is transposed");

@@ -64,11 +64,20 @@ impl Specialiser<'_> {
             return Trips::Known(n as u64);
         }
         let text = crate::syntax::text::expr(range);
-        let first = start.as_int().and_then(|start| u64::try_from(start).ok());
+        let first = start.as_int().and_then(|start| i64::try_from(start).ok()).filter(|start| *start >= 0);
         match first.filter(|_| step.as_int() == Some(1)) {
             Some(first) => {
-                let least = Range::of(end, counter.elem).least.max(0) as u64;
-                Trips::Expression { key: format!("{}{place}", bounds[1]), start: first, least, text }
+                let least = Range::of(end, counter.elem).least.max(0);
+                // A number beside the value moves the start: `0..n + 1` runs once more than `0..n`.
+                let (value, add) = match end {
+                    Value::Scalar(s) if !s.elem.is_signed() => {
+                        let (base, add) = self.split(*s);
+                        (self.register_text(base, 0), i64::try_from(add).unwrap_or(0))
+                    }
+                    _ => (bounds[1].clone(), 0),
+                };
+                let (start, least) = (first - add, least.saturating_sub(add).max(0) as u64);
+                Trips::Expression { key: format!("{value}{place}"), start, least, text }
             }
             None => Trips::Expression { key, start: 0, least: 0, text },
         }

@@ -1,7 +1,7 @@
 //! Values: known, or in registers.
 
 use super::fragment::Fragment;
-use super::pipeline::Slot;
+use super::pipeline::{Peek, Slot};
 use super::products::{Accumulator, Operand};
 use super::range::Range;
 use super::tensor_memory::TmemView;
@@ -40,6 +40,8 @@ pub enum Value {
     Ring(usize),
     /// A stage of a ring that this role holds.
     Slot(Box<Slot>),
+    /// A look at the next stage of a ring.
+    Peek(Box<Peek>),
     /// An accumulator of warpgroup products.
     Acc(Box<Accumulator>),
     /// An operand of warpgroup products in registers.
@@ -259,6 +261,7 @@ impl Value {
             Value::Tmem(view) => format!("an accumulator of 128 rows and {} columns in tensor memory", view.n),
             Value::Ring(_) => "a pipeline".into(),
             Value::Slot(_) => "a stage of a pipeline".into(),
+            Value::Peek(_) => "a look at a stage of a pipeline".into(),
             Value::Acc(acc) => format!("an accumulator of {} rows and {} columns", acc.m, acc.n),
             Value::Operand(operand) => format!("an operand of {} columns in registers", operand.width),
             Value::Frag(f) => format!("a fragment of {}, {} rows and {} columns", f.kind.name(), f.rows, f.columns),

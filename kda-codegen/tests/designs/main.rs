@@ -7,6 +7,7 @@ mod record;
 #[allow(dead_code)]
 mod harness;
 
+mod delta_h;
 mod tc_verify;
 
 use kda_codegen::compiled::Compiled;

@@ -327,7 +327,7 @@ mod family {{
         run.map("x", &x, &[rows as u64, 32]).set("n", rows as u32);
         run.map("y", &vec![0f32; x.len() * size as usize], &[size.into(), rows as u64, 32]);
         assert_eq!(run.launch_everywhere(size).read::<f32>("y"), x.repeat(size as usize), "clusters of {size}");
-        let arrival = "    mbarrier.arrive.release.cluster.shared::cluster.b64";
+        let arrival = "    mbarrier.arrive.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(arrival).count(), size as usize, "{}", run.compiled.ptx);
         let last = run.compiled.ptx.lines().rfind(|l| l.starts_with(arrival)).expect("an arrival").to_string();
         is_reported(&mut run, size, &last, "", 0);
@@ -338,7 +338,7 @@ mod family {{
 fn what_a_multicast_needs_is_not_missed() {
     for size in [2, 4] {
         let (mut run, _) = product_run(size);
-        let release = "mbarrier.arrive.release.cluster.shared::cluster.b64";
+        let release = "mbarrier.arrive.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(release).count(), 1, "{}", run.compiled.ptx);
         // Releases that reach the own CTA alone: the others wait for ever.
         let setp =
@@ -356,6 +356,29 @@ fn what_a_multicast_needs_is_not_missed() {
         is_reported(&mut run, size, MEET, "    bar.sync 0;\n", 0);
         is_reported(&mut run, size, MEET, "", 1);
     }
+}
+
+/// Waits and arrivals keep the scope of the CTA, unless the kernel stores to other CTAs itself.
+#[test]
+fn the_scope_of_shared_stages() {
+    let plain = product(2, "32");
+    let scoped = |source: &str| -> Vec<String> {
+        let run = Run::new(source);
+        let lines = run.compiled.ptx.lines().filter(|l| l.contains("mbarrier.") && l.contains(".cluster."));
+        lines.map(ToString::to_string).collect()
+    };
+    // The initialisation is published to the cluster.
+    assert!(scoped(&plain).iter().all(|l| l.contains("mbarrier_init")), "{:?}", scoped(&plain));
+    let stores = plain.replacen(
+        "slot.release();",
+        "note.remote(1 - cluster_rank).at([kb]).store_if(tid == 0, kb);
+         slot.release();",
+        1,
+    );
+    let stores = stores.replacen("let ab =", "let note = smem::<u32, Shape<8>>(); let ab =", 1);
+    assert_ne!(stores, plain);
+    assert!(scoped(&stores).iter().any(|l| l.contains("try_wait.parity.acquire.cluster")));
+    assert!(scoped(&stores).iter().any(|l| l.contains("arrive.release.cluster")));
 }
 
 #[test]

@@ -207,3 +207,47 @@ mod family {{
         assert_eq!(total, wanted_sum, "{rank} axes, added");
     }
 }
+
+/// A tensor that is written as whole tiles, and row by row where a tile is cut: two parameters of the same memory.
+#[test]
+fn a_cut_tile_goes_row_by_row() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 64, grid = 1)]
+    fn k(
+        #[dims(m, 16)] out: TensorMapMut<f32, Shape<64, 16>, Swizzle<64>>,
+        #[dims(m, 16)] rows: GlobalMut<f32>,
+        n: u32,
+    ) {
+        let tile = smem::<f32, Shape<64, 16>, Swizzle<64>>();
+        for first in (0..n).step_by(64) {
+            #[unroll]
+            for i in 0..16 {
+                tile[[tid, i]] = (16 * (first + tid) + i) as f32;
+            }
+            cta_sync();
+            if first + 64 <= n {
+                #[elect_one]
+                {
+                    tma::store(out, [first, 0], tile);
+                    bulk::commit();
+                    bulk::wait::<0>();
+                }
+            } else {
+                for i in (tid..(n - first) * 4).step_by(64) {
+                    rows.at([first + i / 4, 4 * (i % 4)]).store_v(tile.at([i / 4, 4 * (i % 4)]).load_v::<4>());
+                }
+            }
+            cta_sync();
+        }
+    }
+}";
+    for n in [64, 65, 100, 128, 190] {
+        let mut run = Run::new(source);
+        run.map("out", &[-1.0f32; 200 * 16], &[200, 16]).same("rows", "out").set("m", 200u32).set("n", n as u32);
+        let got = run.launch_everywhere(1).read::<f32>("out");
+        for (at, got) in got.iter().enumerate() {
+            assert_eq!(*got, if at < 16 * n { at as f32 } else { -1.0 }, "{n} rows, element {at}");
+        }
+    }
+}

@@ -92,6 +92,8 @@ pub struct Run {
     params: Vec<u8>,
     /// Address, bytes and, behind a map, the shape.
     tensors: BTreeMap<String, (u64, u64, Option<Vec<u64>>)>,
+    /// Parameters with the memory of a tensor.
+    aliases: Vec<(String, String)>,
 }
 
 impl Run {
@@ -101,8 +103,13 @@ impl Run {
             Ok(mut found) => found.remove(0),
             Err(errors) => panic!("{}\n{source}", errors.iter().map(Diagnostic::text).collect::<Vec<_>>().join("\n")),
         };
+        Run::of(compiled)
+    }
+
+    /// A variant without arguments.
+    pub fn of(compiled: Compiled) -> Run {
         let params = vec![0; compiled.param_bytes as usize];
-        Run { compiled, memory: Memory::new(), params, tensors: BTreeMap::new() }
+        Run { compiled, memory: Memory::new(), params, tensors: BTreeMap::new(), aliases: Vec::new() }
     }
 
     /// Sets a scalar, an axis or a stride.
@@ -120,6 +127,13 @@ impl Run {
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
         self.tensors.insert(name.into(), (at, bytes.len() as u64, None));
+        self.set(name, at)
+    }
+
+    /// Another parameter of the memory of a tensor.
+    pub fn same(&mut self, name: &str, other: &str) -> &mut Run {
+        let at = self.tensors[other].0;
+        self.aliases.push((name.into(), other.into()));
         self.set(name, at)
     }
 
@@ -201,12 +215,17 @@ impl Run {
                 ParamKind::Tensor { map: Some(map), .. } => (shape.clone(), map.copy.clone()),
                 _ => panic!("`{name}` is no map"),
             };
-            (param.offset, shape.as_ref().map(tile))
+            let also = self
+                .aliases
+                .iter()
+                .filter(|(_, other)| other == name)
+                .filter_map(|(alias, _)| self.compiled.params.iter().find(|p| p.name == *alias).map(|p| p.offset));
+            (param.offset, also.collect(), shape.as_ref().map(tile))
         });
         let tensors: Vec<record::Tensor> = places
             .zip(before)
             .zip(contents(self))
-            .map(|(((offset, map), before), after)| record::Tensor { offset, map, before, after })
+            .map(|(((offset, also, map), before), after)| record::Tensor { offset, also, map, before, after })
             .collect();
         record::write(&folder, &self.compiled, grid, &self.params, &tensors);
         Ok(())

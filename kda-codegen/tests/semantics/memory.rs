@@ -141,6 +141,55 @@ mod family {
     }
 }
 
+/// Eight elements of 16 bits at once, in shared memory with a swizzle or none: one access of 16 bytes.
+#[test]
+fn vectors_of_sixteen_bits_in_shared_memory() {
+    for layout in ["_", "Swizzle<128>", "Swizzle<64>", "Swizzle<32>"] {
+        let source = format!(
+            "#[kernels(arch = sm_90)]
+mod family {{
+    #[kernel(block = 64, grid = 1)]
+    fn k(#[dims(16, 64)] x: Global<bf16>, #[dims(3, 16, 64)] y: GlobalMut<bf16>) {{
+        let t = smem::<bf16, Shape<16, 64>, {layout}>();
+        for i in (tid..128).step_by(64) {{
+            let (row, column) = (i / 8, 8 * (i % 8));
+            t.at([row, column]).store_v(x.at([row, column]).load_v::<8>());
+        }}
+        cta_sync();
+        for i in (tid..128).step_by(64) {{
+            let (row, column) = (i / 8, 8 * (i % 8));
+            let v = t.at([15 - row, column]).load_v::<8>();
+            y.at([0, row, column]).store_v(from_fn::<8>(|i| v[7 - i]));
+            y.at([1, row, column]).store_v(t.at([row, column]).load_v_if::<8>(row % 3 == 0));
+        }}
+        cta_sync();
+        t.at([tid / 8, 8 * (tid % 8)]).store_v_if(tid % 2 == 0, [bf16::ZERO; 8]);
+        cta_sync();
+        for i in (tid..1024).step_by(64) {{
+            y.at([2, i / 64, i % 64]).store(t[[i / 64, i % 64]]);
+        }}
+    }}
+}}"
+        );
+        let x: Vec<u16> = (0..1024).map(|i| i * 3 + 1).collect();
+        let mut run = Run::new(&source);
+        let y = run.tensor("x", &x).tensor("y", &[9u16; 3072]).launch_everywhere(1).read::<u16>("y");
+        for (at, got) in y.iter().enumerate() {
+            let (which, row, column) = (at / 1024, at / 64 % 16, at % 64);
+            let here = x[64 * row + column];
+            let want = match which {
+                0 => x[64 * (15 - row) + column / 8 * 8 + 7 - column % 8],
+                1 if row % 3 != 0 => 0,
+                2 if row < 8 && column / 8 % 2 == 0 => 0,
+                _ => here,
+            };
+            assert_eq!(*got, want, "{layout}: {which}, {row}, {column}");
+        }
+        let wide = run.compiled.ptx.matches("shared.v4.b32").count();
+        assert_eq!(wide, 4, "{}", run.compiled.ptx);
+    }
+}
+
 #[test]
 fn atomics_of_an_absent_tensor_do_nothing() {
     let source = "#[kernels(arch = sm_90)]

@@ -2,6 +2,7 @@
 
 mod copies;
 mod middle;
+mod peeks;
 mod products;
 mod protocol;
 mod raw;

@@ -6,6 +6,7 @@ mod accumulators;
 mod fences;
 mod flight;
 mod operands;
+mod places;
 mod tiles;
 
 use super::harness::{Random, Run, error_of};

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 pub struct Tensor {
     /// Byte offset of its pointer, or of its map, in the parameter block.
     pub offset: u32,
+    /// Offsets of further pointers to it.
+    pub also: Vec<u32>,
     /// Shape, outermost first, and copied box, where it is reached through a map.
     pub map: Option<(Vec<u64>, Vec<u32>)>,
     /// Contents before the launch.
@@ -36,7 +38,7 @@ pub fn write(folder: &PathBuf, compiled: &Compiled, grid: u32, params: &[u8], te
             |((shape, tile), map)| json!({ "shape": shape, "tile": tile, "swizzle": map.swizzle.span().unwrap_or(0) }),
         );
         json!({
-            "name": param.name, "offset": tensor.offset, "elem": elem.to_string(), "map": map,
+            "name": param.name, "offset": tensor.offset, "also": tensor.also, "elem": elem.to_string(), "map": map,
             "before": hex(&tensor.before), "after": hex(&tensor.after),
         })
     };

@@ -35,7 +35,7 @@ pub const ENTRIES: &[Entry] = &[
         654,
         "stage used twice or not at all",
         "A stage that was acquired is committed once, a stage that was waited for is released once; after that it is gone. A \
-         role that holds several gives the oldest first. A stage may go round a loop in a variable if no copies of it are \
+         role that holds several gives the oldest first. What `peek` has looked at is taken next, in the same block. A stage may go round a loop in a variable if no copies of it are \
          under way.",
         "Commit or release each stage exactly once on every path, in the order in which they were taken.",
     ),
@@ -56,7 +56,8 @@ pub const ENTRIES: &[Entry] = &[
         657,
         "branch that takes part on one side only",
         "Other roles count on every stage and every barrier; a runtime branch that leaves one out would leave them waiting. \
-         A branch that compares a value with a constant, `if n > 0`, is understood where loops of other roles depend on it.",
+         A branch that compares a value with a constant, `if n > 0`, is understood where loops of other roles depend on it; \
+         a role may meet itself, `role_sync()`, on one side of a branch that is the same for the whole CTA.",
         "Take and give stages outside the branch; make only the work inside conditional.",
     ),
     entry(

@@ -2,7 +2,7 @@
 
 use super::Model;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Branch, Node, Region, Sync, Trips};
+use crate::kir::{Branch, Node, Region, Sync, Trips, Uniform};
 use std::collections::BTreeMap;
 
 /// Number of the cluster's barrier among the named ones, which end at 15.
@@ -83,8 +83,13 @@ pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<St
             Node::If { branch: Branch::Elected, then, .. } => steps.extend(program(then, role, model)?),
             // The same steps as those of the trip before it.
             Node::If { branch: Branch::NextTrip, .. } | Node::Loop { trips: Some(Trips::Part), .. } => {}
-            Node::If { branch: kind @ (Branch::Plain | Branch::Guard(_)), then, other, .. } => {
-                let (a, b) = (program(then, role, model)?, program(other, role, model)?);
+            Node::If { branch: kind @ (Branch::Plain | Branch::Guard(_)), then, other, uniform, .. } => {
+                let (mut a, mut b) = (program(then, role, model)?, program(other, role, model)?);
+                if *uniform == Uniform::Cta {
+                    // All threads of the role take the same side, and nobody else meets them there.
+                    without_own_barriers(&mut a, role, model);
+                    without_own_barriers(&mut b, role, model);
+                }
                 if let (Branch::Guard(trips), Some(span), []) = (kind, first_span(&a), b.as_slice()) {
                     steps.push(Step::Loop { trips: Some(trips.clone()), body: a, span });
                     continue;
@@ -134,6 +139,20 @@ fn event(sync: &Sync) -> Option<Event> {
     }
 }
 
+/// Drops the barriers at which this role alone takes part.
+fn without_own_barriers(steps: &mut Vec<Step>, role: usize, model: &Model<'_>) {
+    steps.retain_mut(|step| match step {
+        Step::Event(Event::Meet { barrier: Some(id), .. }) => {
+            !model.barriers.iter().any(|barrier| barrier.id == *id && barrier.between == [role])
+        }
+        Step::Event(_) => true,
+        Step::Loop { body, .. } => {
+            without_own_barriers(body, role, model);
+            !body.is_empty()
+        }
+    });
+}
+
 /// Equal but for the places.
 fn same(a: &[Step], b: &[Step]) -> bool {
     a.len() == b.len()
@@ -156,6 +175,8 @@ fn first_span(steps: &[Step]) -> Option<usize> {
 pub struct Unknown {
     /// A loop or a branch that depends on it.
     pub shown: Option<Trips>,
+    /// Another loop, which runs more often than the value says.
+    pub beyond: Option<Trips>,
     /// The value is not smaller.
     pub least: u64,
     /// From here on, all branches on it are taken and all loops have begun to count.
@@ -168,15 +189,18 @@ pub fn unknowns(steps: &[Step], found: &mut BTreeMap<String, Unknown>) {
         let Step::Loop { trips, body, span } = step else { continue };
         if let Some(key) = key(trips, *span) {
             let (settled, least) = match trips {
-                Some(Trips::Expression { start, least, .. }) => (*start, *least),
+                Some(Trips::Expression { start, least, .. }) => (u64::try_from(*start).unwrap_or(0), *least),
                 Some(Trips::Guard { from, least, .. }) => (*from, *least),
                 _ => (0, 0),
             };
-            let entry = found.entry(key).or_insert(Unknown { shown: trips.clone(), least, settled });
+            let entry = found.entry(key).or_insert(Unknown { shown: trips.clone(), beyond: None, least, settled });
             entry.least = entry.least.max(least);
             entry.settled = entry.settled.max(settled);
+            if let Some(Trips::Expression { start: ..0, .. }) = trips {
+                entry.beyond.get_or_insert_with(|| trips.clone().unwrap_or(Trips::Part));
+            }
             // A loop tells more than a branch, and the one that counts from the smallest number most.
-            if entry.shown.as_ref().map_or(u64::MAX, rank) > trips.as_ref().map_or(u64::MAX, rank) {
+            if entry.shown.as_ref().map_or(i64::MAX, rank) > trips.as_ref().map_or(i64::MAX, rank) {
                 entry.shown.clone_from(trips);
             }
         }
@@ -184,10 +208,11 @@ pub fn unknowns(steps: &[Step], found: &mut BTreeMap<String, Unknown>) {
     }
 }
 
-fn rank(trips: &Trips) -> u64 {
+fn rank(trips: &Trips) -> i64 {
     match trips {
-        Trips::Expression { start, .. } => *start,
-        _ => u64::MAX - 1,
+        Trips::Expression { start, .. } if *start >= 0 => *start,
+        Trips::Expression { .. } => i64::MAX - 2,
+        _ => i64::MAX - 1,
     }
 }
 
@@ -195,7 +220,10 @@ fn rank(trips: &Trips) -> u64 {
 pub fn count(trips: &Option<Trips>, value: u64) -> u64 {
     match trips {
         Some(Trips::Known(n)) => *n,
-        Some(Trips::Expression { start, .. }) => value.saturating_sub(*start),
+        Some(Trips::Expression { start, .. }) => match start.is_negative() {
+            true => value.saturating_add(start.unsigned_abs()),
+            false => value.saturating_sub(start.unsigned_abs()),
+        },
         Some(Trips::Guard { from, .. }) => u64::from(value >= *from),
         Some(Trips::Part) | None => value,
     }

@@ -19,6 +19,13 @@ enum Case {
     Settled(u64),
 }
 
+/// Where a loop's trips beyond its value stand: `0..n + 1` runs once more than `n` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beyond {
+    Ahead,
+    Behind,
+}
+
 /// Cases beyond which no proof is tried.
 const MOST_CASES: usize = 256;
 
@@ -40,16 +47,29 @@ pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &
             cases.iter().flat_map(|case| values.iter().map(|value| with(case, *value)).collect::<Vec<_>>()).collect();
     }
     for case in &cases {
-        let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case)).collect();
-        let mut levels = Levels::new(model);
-        let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
-        together(&all, &mut levels, model)?;
-        for (ring, given) in levels.given.iter().enumerate() {
-            let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
-            let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
-            if counts.windows(2).any(|pair| pair[0] != pair[1]) {
-                return Err(format!("the sides of `{}` give different numbers of stages", model.rings[ring].name));
-            }
+        // The trips that a loop runs beyond its value stand ahead of the others or behind them: they are all alike.
+        prove_case(programs, case, Beyond::Behind, model)
+            .or_else(|why| prove_case(programs, case, Beyond::Ahead, model).map_err(|_| why))?;
+    }
+    Ok(())
+}
+
+/// Proves one case.
+fn prove_case(
+    programs: &[Vec<Step>],
+    case: &BTreeMap<&str, Case>,
+    beyond: Beyond,
+    model: &Model<'_>,
+) -> Result<(), String> {
+    let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case, beyond)).collect();
+    let mut levels = Levels::new(model);
+    let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
+    together(&all, &mut levels, model)?;
+    for (ring, given) in levels.given.iter().enumerate() {
+        let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
+        let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
+        if counts.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err(format!("the sides of `{}` give different numbers of stages", model.rings[ring].name));
         }
     }
     Ok(())
@@ -57,14 +77,14 @@ pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &
 
 /// The program in a case: branches on settled values are taken, and loops over them begin at the same number, the trips
 /// before it ahead of them.
-fn settle(steps: &[Step], case: &BTreeMap<&str, Case>) -> Vec<Step> {
+fn settle(steps: &[Step], case: &BTreeMap<&str, Case>, beyond: Beyond) -> Vec<Step> {
     let mut out = Vec::new();
     for step in steps {
         let Step::Loop { trips, body, span } = step else {
             out.push(step.clone());
             continue;
         };
-        let body = settle(body, case);
+        let body = settle(body, case, beyond);
         let value = key(trips, *span).and_then(|key| case.get(key.as_str()).copied());
         let ahead = match value {
             Some(Case::Value(value) | Case::Settled(value)) => count(trips, value),
@@ -74,12 +94,19 @@ fn settle(steps: &[Step], case: &BTreeMap<&str, Case>) -> Vec<Step> {
             out.extend(if ahead > 0 { body } else { Vec::new() });
             continue;
         }
-        for trip in 0..ahead {
+        let behind = match (trips, beyond) {
+            (Some(Trips::Expression { start, .. }), Beyond::Behind) => ahead.min(u64::try_from(-start).unwrap_or(0)),
+            _ => 0,
+        };
+        for trip in 0..ahead - behind {
             out.extend(body.iter().map(|step| in_trip(step, trip)));
         }
         match value {
             Some(Case::Value(_)) => {}
-            _ => out.push(Step::Loop { trips: trips.clone(), body, span: *span }),
+            _ => out.push(Step::Loop { trips: trips.clone(), body: body.clone(), span: *span }),
+        }
+        for trip in ahead - behind..ahead {
+            out.extend(body.iter().map(|step| in_trip(step, trip)));
         }
     }
     out

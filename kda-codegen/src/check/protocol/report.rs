@@ -49,15 +49,21 @@ fn take_span(steps: &[Step], ring: usize, side: usize) -> Option<usize> {
 
 /// The assumption under which something was found.
 pub fn with(values: &BTreeMap<&str, u64>, found: &BTreeMap<String, Unknown>) -> String {
-    let describe = |(key, value): (&&str, &u64)| {
-        let shown = found.get(*key).and_then(|unknown| unknown.shown.clone());
-        let n = count(&shown, *value);
-        match &shown {
+    let describe = |trips: &Option<Trips>, value: u64| {
+        let n = count(trips, value);
+        match trips {
             Some(Trips::Guard { text, .. }) => format!("`{text}` {}", if n > 0 { "true" } else { "false" }),
-            _ => format!("{n} {} of {}", if n == 1 { "trip" } else { "trips" }, text(&shown)),
+            _ => format!("{n} {} of {}", if n == 1 { "trip" } else { "trips" }, text(trips)),
         }
     };
-    let list: Vec<String> = values.iter().map(describe).collect();
+    let mut list: Vec<String> = Vec::new();
+    for (key, value) in values {
+        let Some(unknown) = found.get(*key) else { continue };
+        if unknown.beyond.is_some() && unknown.beyond != unknown.shown {
+            list.push(describe(&unknown.beyond, *value));
+        }
+        list.push(describe(&unknown.shown, *value));
+    }
     if list.is_empty() { String::new() } else { format!(", with {}", list.join(" and ")) }
 }
 

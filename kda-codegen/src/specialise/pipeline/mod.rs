@@ -125,6 +125,23 @@ pub struct Slot {
     pub id: u32,
 }
 
+/// The answer to a look at the next stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peek {
+    /// Index of the ring.
+    pub ring: usize,
+    /// Number of the side.
+    pub side: usize,
+    /// True if the stage is there.
+    pub ready: kda_ptx::Reg,
+    /// Stage and phase.
+    pub state: (Value, Value),
+    /// Number of runtime branches and loops around it.
+    pub depth: usize,
+    /// Number of its place.
+    pub span: usize,
+}
+
 /// What is known about a holding while the kernel is compiled.
 #[derive(Clone, Debug)]
 pub struct Holding {

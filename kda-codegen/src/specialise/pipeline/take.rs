@@ -1,16 +1,16 @@
-//! Taking a stage: `acquire` and `wait`.
+//! Taking a stage: `acquire` and `wait`, at once or after a look with `peek`.
 
-use super::{CTA, Holding, Slot, Way};
+use super::{CTA, Holding, Peek, Slot, Way};
 use crate::diag::{Diagnostic, Place as _, Result};
-use crate::kir::{Node, Sync, Uniform};
+use crate::kir::{Branch, Node, Sync, Uniform};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
 use kda_core::Elem;
-use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, PredSrc, Src};
 use kda_ptx::table::*;
+use kda_ptx::{Class, Reg};
 use syn::BinOp;
 
 impl Specialiser<'_> {
@@ -37,13 +37,57 @@ impl Specialiser<'_> {
             .help("write it in a `#[role(…)]` block of that role, in the kernel itself"))
     }
 
+    /// The side behind the first that the roles here stand on, if there is one.
+    fn side_that_waits(&self, ring: usize) -> Option<usize> {
+        let (parties, sides) = (self.parties(), &self.rings[ring].sides);
+        (1..sides.len()).find(|s| parties.iter().all(|r| sides[*s].contains(r)))
+    }
+
+    /// `ring.peek()`: whether the next stage is there already.
+    pub(in crate::specialise) fn peek_stage(&mut self, ring: usize, site: Site<'_>) -> Result<Value> {
+        let waits = self.side_that_waits(ring);
+        let produces = self.parties().iter().all(|r| self.rings[ring].sides[0].contains(r));
+        if self.roles.is_none() || waits.is_some() && produces {
+            return Err(Diagnostic::new(653, site, "`peek` in threads that are on both sides of the pipeline")
+                .help("write `wait()` or `acquire()` alone"));
+        }
+        let side = waits.unwrap_or(0);
+        self.check_side(ring, side, "peek", site)?;
+        if self.control() > Uniform::Warp && !self.elected {
+            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
+        }
+        let state = self.state(ring, side, site)?;
+        let (address, parity) = self.barrier_ahead(ring, side, site)?;
+        let ready = self.builder.fresh(Class::Pred);
+        self.place(site);
+        self.try_wait(ready, address, parity);
+        let (depth, span) = (self.control.len(), self.note_span(site));
+        Ok(Value::Peek(Box::new(Peek { ring, side, ready, state, depth, span })))
+    }
+
+    /// `peek.acquire()`, `peek.wait()`
+    pub(in crate::specialise) fn take_peeked(&mut self, peek: &Peek, waits: bool, site: Site<'_>) -> Result<Value> {
+        let now = self.state(peek.ring, peek.side, site)?;
+        if now != peek.state || self.control.len() != peek.depth {
+            let message = "the stage that was looked at may have been taken before";
+            return Err(Diagnostic::new(654, site, message)
+                .note(self.spans[peek.span].0, "it was looked at here")
+                .help("look and wait in the same block, and take no other stage of the pipeline in between"));
+        }
+        self.take(peek.ring, waits, Some(peek.ready), site)
+    }
+
     /// `ring.acquire()`, `ring.wait()`
     pub(in crate::specialise) fn take_stage(&mut self, ring: usize, waits: bool, site: Site<'_>) -> Result<Value> {
+        self.take(ring, waits, None, site)
+    }
+
+    /// The same; `ready` is true if the stage is known to be there.
+    fn take(&mut self, ring: usize, waits: bool, ready: Option<Reg>, site: Site<'_>) -> Result<Value> {
         let parties = self.parties();
-        let sides = &self.rings[ring].sides;
         let side = match waits {
             false => 0,
-            true => (1..sides.len()).find(|s| parties.iter().all(|r| sides[*s].contains(r))).unwrap_or(sides.len() - 1),
+            true => self.side_that_waits(ring).unwrap_or(self.rings[ring].last()),
         };
         self.check_side(ring, side, if waits { "wait" } else { "acquire" }, site)?;
         if self.rings[ring].whole_cta() && !self.elected {
@@ -63,18 +107,20 @@ impl Specialiser<'_> {
                     .help("put all of this side under `#[elect_one]`, or none of it"));
             }
         }
-        let (stage, phase) = self.state(ring, side, site)?;
-        let phase = self.parity(ring, &stage, phase, site)?;
-        // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.
-        let parity = match side {
-            0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), site)?,
-            _ => phase,
-        };
-        let parity = self.operand(&parity, Elem::U32, site)?;
-        let before = side.checked_sub(1).unwrap_or(self.rings[ring].last());
-        let address = self.barrier_address(ring, self.barrier_of(ring, before), &stage);
+        let (stage, _) = self.state(ring, side, site)?;
+        let (address, parity) = self.barrier_ahead(ring, side, site)?;
         self.place(site);
-        self.spin(Some(ring), address, parity);
+        match ready {
+            None => self.spin(address, parity),
+            Some(ready) => {
+                self.builder.open();
+                self.spin(address, parity);
+                let then = self.builder.close();
+                let (condition, place) = (PredSrc { reg: ready, negated: true }, self.builder.place);
+                let (uniform, branch, other) = (Uniform::Thread, Branch::Plain, Vec::new());
+                self.builder.push(Node::If { condition, uniform, branch, then, other, place });
+            }
+        }
         let span = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span });
         self.after_take(ring, side);
@@ -97,20 +143,26 @@ impl Specialiser<'_> {
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
     }
 
+    /// The barrier for which a side waits next, and the parity of the phase.
+    fn barrier_ahead(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<(Address, Src)> {
+        let (stage, phase) = self.state(ring, side, site)?;
+        let phase = self.parity(ring, &stage, phase, site)?;
+        // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.
+        let parity = match side {
+            0 => self.binary(&BinOp::BitXor(Default::default()), phase, Value::u32(1), site)?,
+            _ => phase,
+        };
+        let parity = self.operand(&parity, Elem::U32, site)?;
+        let before = side.checked_sub(1).unwrap_or(self.rings[ring].last());
+        let address = self.barrier_address(ring, self.barrier_of(ring, before), &stage);
+        Ok((address, parity))
+    }
+
     /// Waits until the phase of that parity has completed.
-    pub(in crate::specialise) fn spin(&mut self, ring: Option<usize>, address: Address, parity: Src) {
-        let (order, scope) = ring.map_or((None, None), |ring| self.wait_order(ring));
+    pub(in crate::specialise) fn spin(&mut self, address: Address, parity: Src) {
         let done = self.builder.fresh(Class::Pred);
         self.builder.open();
-        self.builder.inst(MbarrierTryWait {
-            order,
-            scope,
-            space: Some(Space::SharedCta),
-            ty: Type::B64,
-            done,
-            address,
-            parity,
-        });
+        self.try_wait(done, address, parity);
         let head = self.builder.close();
         let condition = PredSrc { reg: done, negated: true };
         let place = self.builder.place;
@@ -122,5 +174,9 @@ impl Specialiser<'_> {
             trips: None,
             place,
         });
+    }
+    fn try_wait(&mut self, done: Reg, address: Address, parity: Src) {
+        let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
+        self.builder.inst(MbarrierTryWait { order, scope, space, ty, done, address, parity });
     }
 }

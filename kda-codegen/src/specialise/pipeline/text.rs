@@ -16,7 +16,7 @@ impl Specialiser<'_> {
         }
     }
 
-    pub(super) fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
+    pub(in crate::specialise) fn register_text(&self, reg: kda_ptx::Reg, depth: u32) -> String {
         if let Some(text) = self.counters.get(&reg) {
             return text.clone();
         }
@@ -34,7 +34,7 @@ impl Specialiser<'_> {
         });
         let (mnemonic, operands) = text.split_once(' ').unwrap_or((&text, ""));
         let operands = operands.split_once(", ").map_or("", |(_, rest)| rest);
-        let mut out = format!("{mnemonic} ");
+        let mut out = format!("{}{mnemonic} ", self.list_text(reg));
         let mut rest = operands;
         while let Some(at) = rest.find('%') {
             let end = rest[at + 1..].find(|c: char| !c.is_ascii_alphanumeric()).map_or(rest.len(), |n| at + 1 + n);

@@ -169,7 +169,6 @@ impl Specialiser<'_> {
         self.builder.inst(WgmmaCommit {});
         let group = std::mem::take(&mut self.flight.open);
         self.flight.groups.push(group);
-        self.flight.fenced = false;
         self.flight.last = Some((Step::Commit, site.ends()));
         Ok(())
     }

@@ -35,12 +35,13 @@ impl Specialiser<'_> {
         }
         let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         self.check_matrices(&tile, operand.elem, (operand.m.into(), operand.width), site)?;
+        self.note_write(tile.slot, tile.buffer, site)?;
         self.place(site);
         self.note_write(tile.slot, tile.buffer, site)?;
         self.builder.sync(Sync::SharedWrite { buffer: tile.buffer });
         let first = operand.column as usize / 16;
+        let places = self.matrix_addresses(&tile, operand.registers.len(), operand.width, site)?;
         let store = |this: &mut Self| {
-            let places = this.matrix_addresses(&tile, operand.registers.len(), operand.width, site)?;
             for (block, places) in places.into_iter().enumerate() {
                 for (slice, address) in places.into_iter().enumerate() {
                     this.builder.inst(StMatrix {
@@ -64,10 +65,24 @@ impl Specialiser<'_> {
 
     /// `Acc::load(tile)`; with `transposed`, the accumulator is the transpose of the tile.
     pub(super) fn load_matrices(&mut self, tile: &TileView, transposed: bool, site: Site<'_>) -> Result<Accumulator> {
-        let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
         let (m, n) = tile.extent();
         let size = |n: u64| u32::try_from(n).unwrap_or(0);
-        let acc = self.accumulator(size(m), size(n), site)?;
+        let (m, n) = if transposed { (size(n), size(m)) } else { (size(m), size(n)) };
+        let acc = self.accumulator(m, n, site)?;
+        self.load_into(acc, tile, transposed, false, site)
+    }
+
+    /// The same into the registers of `acc`; `kept` says that its rows that nobody holds are zero already.
+    pub(super) fn load_into(
+        &mut self,
+        acc: Accumulator,
+        tile: &TileView,
+        transposed: bool,
+        kept: bool,
+        site: Site<'_>,
+    ) -> Result<Accumulator> {
+        let tile = TileView { transposed: tile.transposed != transposed, ..tile.clone() };
+        let (m, n) = tile.extent();
         if !matches!(tile.elem, Elem::BF16 | Elem::F16) {
             return Err(Diagnostic::new(
                 902,
@@ -79,8 +94,8 @@ impl Specialiser<'_> {
         self.check_matrices(&tile, tile.elem, (m, n), site)?;
         self.note_read(tile.slot, tile.buffer, false, site)?;
         self.place(site);
+        let places = self.matrix_addresses(&tile, acc.tiles.len(), n, site)?;
         let load = |this: &mut Self| {
-            let places = this.matrix_addresses(&tile, acc.tiles.len(), n, site)?;
             for (block, places) in places.into_iter().enumerate() {
                 for (slice, address) in places.into_iter().enumerate() {
                     let packed: [Reg; 4] = std::array::from_fn(|_| this.builder.fresh(Class::B32));
@@ -102,7 +117,7 @@ impl Specialiser<'_> {
             }
             Ok(())
         };
-        self.in_rows(acc.m, site, load, |this| this.clear_rows(&acc))?;
+        self.in_rows(acc.m, site, load, |this| if kept { Ok(()) } else { this.clear_rows(&acc) })?;
         self.flight.fenced = false;
         Ok(Accumulator { zero: vec![false; acc.zero.len()], ..acc })
     }

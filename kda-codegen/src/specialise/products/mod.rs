@@ -6,6 +6,7 @@
 //! | who takes part | `group` |
 //! | accumulators: their registers, and when they are written | `accumulator` |
 //! | what each thread holds of an accumulator | `visit` |
+//! | assignments that write in place | `place` |
 //! | operands in registers | `operand` |
 //! | between registers and tiles, as matrices of a warp | `matrices` |
 //! | operands in shared memory, as the hardware is told of them | `descriptor` |
@@ -20,6 +21,7 @@ mod issue;
 mod matrices;
 mod methods;
 mod operand;
+mod place;
 mod visit;
 
 use super::Specialiser;

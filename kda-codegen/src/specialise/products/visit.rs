@@ -57,8 +57,8 @@ impl Specialiser<'_> {
         let [Expr::Closure(closure)] = args else { return Err(Diagnostic::new(168, site, form)) };
         let mut acc = acc.clone();
         self.settle(&mut acc);
+        let corner = self.corner(&acc, site)?;
         let visit = |this: &mut Self| {
-            let corner = this.corner(&acc, site)?;
             for (block, tile) in acc.tiles.iter().enumerate() {
                 for (eight, quad) in tile.chunks(4).enumerate() {
                     for (half, pair) in quad.chunks(2).enumerate() {
@@ -87,6 +87,18 @@ impl Specialiser<'_> {
         args: &[&Expr],
         site: Site<'_>,
     ) -> Result<Accumulator> {
+        let into = self.accumulator(m, n, site)?;
+        self.mapped_into(into, from, args, site)
+    }
+
+    /// The same, into the registers of `out`; where that is `from`, rows that nobody holds are zero already.
+    pub(super) fn mapped_into(
+        &mut self,
+        out: Accumulator,
+        from: Option<&Accumulator>,
+        args: &[&Expr],
+        site: Site<'_>,
+    ) -> Result<Accumulator> {
         let form = match from {
             Some(_) => "`map` of an accumulator takes a closure: `acc.map(|row, column, x| …)`",
             None => "`from_fn` takes a closure: `Acc::<f32, M, N>::from_fn(|row, column| …)`",
@@ -101,10 +113,10 @@ impl Specialiser<'_> {
                 Some(acc)
             }
         };
-        let out = self.accumulator(m, n, site)?;
         let add = BinOp::Add(Default::default());
+        let corner = self.corner(&out, site)?;
+        let kept = from.as_ref().is_some_and(|from| from.id == out.id);
         let compute = |this: &mut Self| {
-            let corner = this.corner(&out, site)?;
             for (block, tile) in out.tiles.iter().enumerate() {
                 for (index, dst) in tile.iter().enumerate() {
                     let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
@@ -123,7 +135,7 @@ impl Specialiser<'_> {
             }
             Ok(())
         };
-        self.in_rows(m, site, compute, |this| this.clear_rows(&out))?;
+        self.in_rows(out.m, site, compute, |this| if kept { Ok(()) } else { this.clear_rows(&out) })?;
         self.flight.fenced = false;
         Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
     }
@@ -131,6 +143,7 @@ impl Specialiser<'_> {
     /// `acc.fragment()`: this warp's 16 rows of each block of 64, one block under the other. Registers of an accumulator lie
     /// as those of a fragment do.
     pub(super) fn fragment_of(&mut self, acc: &Accumulator, site: Site<'_>) -> Result<Value> {
+        self.flight.fenced = false;
         self.landed(acc, site)?;
         let mut acc = acc.clone();
         self.settle(&mut acc);

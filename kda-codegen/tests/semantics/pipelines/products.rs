@@ -122,3 +122,49 @@ fn stores_are_fenced_ahead_of_products() {
         .filter(|schedule| run.try_launch(1, &Options { schedule: **schedule, ..Options::default() }).is_err());
     assert!(found.count() > 0);
 }
+
+/// Results that a warpgroup stores to a ring of bulk stores: the fence stands in the storing role, behind its wait.
+#[test]
+fn results_are_fenced_where_they_are_stored() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 160, grid = 1)]
+    #[roles(math = 0..4, store = 4..5)]
+    fn k(#[dims(64, 512)] a: Global<f32>, #[dims(512, 64)] y: TensorMapMut<bf16, Shape<64, 64>, Swizzle<128>>, n: u32) {
+        let outs = Pipeline::<math, store> { y: smem::<bf16, Shape<64, 64>, Swizzle<128>, 2>() };
+        #[role(math)]
+        for i in 0..n {
+            let acc = Acc::<f32, 64, 64>::from_fn(|row, column| a.at([row, 64 * i + column]).load());
+            let slot = outs.acquire();
+            acc.store_t(slot.y);
+            slot.commit();
+        }
+        #[role(store)]
+        #[elect_one]
+        for i in 0..n {
+            let slot = outs.wait();
+            tma::store(y, [64 * i, 0], slot.y);
+            slot.release();
+        }
+    }
+}";
+    let prepare = || {
+        let mut random = Random::new(70);
+        let a: Vec<f32> = (0..64 * 512).map(|_| random.below(200) as f32).collect();
+        let mut run = Run::new(source);
+        run.tensor("a", &a).map("y", &[0u16; 64 * 512], &[512, 64]).set("n", 8u32);
+        (run, a)
+    };
+    let (mut run, a) = prepare();
+    let fence = "fence.proxy.async.shared::cta;";
+    let (before, after) = run.compiled.ptx.split_once(fence).expect("a fence");
+    assert!(!after.contains(fence) && before.contains("stmatrix") && after.contains("cp.async.bulk.tensor"));
+    assert!(before.rfind("try_wait") > before.rfind("stmatrix"));
+    let got = run.launch_everywhere(1).read::<u16>("y");
+    for (at, got) in got.iter().enumerate() {
+        assert_eq!(*got, bits(a[at % 64 * 512 + at / 64] as i32), "element {at}");
+    }
+    let (mut run, _) = prepare();
+    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+    assert!(run.try_launch(1, &Options::default()).is_err());
+}

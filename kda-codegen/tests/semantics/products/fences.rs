@@ -122,3 +122,17 @@ fn one_fence_where_all_meet() {
     run.compiled.ptx = run.compiled.ptx.replacen("    fence.proxy.async.shared::cta;\n", "", 1);
     assert!(run.try_launch(1, &Options::default()).is_err());
 }
+
+/// One fence of registers serves products until registers of products are touched: a commit touches none.
+#[test]
+fn groups_share_a_fence() {
+    let halves = "#[unroll] for half in [0, 32] {
+         acc.columns(half..half + 32).mma(slot.a, slot.b.rows(half..half + 32)); wgmma::commit(); }";
+    let again = format!("{ZERO} {halves} {halves} wgmma::wait::<0>(); {OUT}");
+    let touched = format!(
+        "{ZERO} {halves} wgmma::wait::<0>(); acc = acc.map(|row, column, x| x); {halves} wgmma::wait::<0>(); {OUT}"
+    );
+    let texts = check_bodies(63, &[&again, &touched], |_, _, product| product.iter().map(|x| 2.0 * x).collect());
+    let fences = |text: &String| text.matches("wgmma.fence").count();
+    assert_eq!(texts.iter().map(fences).collect::<Vec<_>>(), [1, 2]);
+}
