@@ -83,7 +83,7 @@ struct Tensor {
     offset: u32,
     also: Vec<u32>,
     elem: Elem,
-    map: Option<(Vec<u64>, TensorMapParam)>,
+    map: Option<([Vec<u64>; 2], TensorMapParam)>,
     before: Vec<u8>,
     after: Vec<u8>,
 }
@@ -156,9 +156,9 @@ impl Recording {
                 launch.params[*offset as usize..][..8].copy_from_slice(&at.to_le_bytes());
             }
             match &tensor.map {
-                Some((shape, param)) => launch.maps.push(TensorMapArg {
+                Some(([shape, strides], param)) => launch.maps.push(TensorMapArg {
                     param: *param,
-                    tensor: TensorArg::dense(at, length, tensor.elem, shape).map_err(|e| e.to_string())?,
+                    tensor: TensorArg::strided(at, length, tensor.elem, shape, strides).map_err(|e| e.to_string())?,
                     offset: tensor.offset,
                 }),
                 None => launch.params[tensor.offset as usize..][..8].copy_from_slice(&at.to_le_bytes()),
@@ -243,7 +243,7 @@ impl Tensor {
             let tile: Vec<u32> = numbers(&map["tile"]).into_iter().map(|n| n as u32).collect();
             let swizzle = Swizzle::of_span(map["swizzle"].as_u64().expect("a number") as u32).expect("a swizzle");
             let param = TensorMapParam { elem, writes: true, stable: false, dims: &[], tile: tile.leak(), swizzle };
-            (numbers(&map["shape"]), param)
+            ([numbers(&map["shape"]), numbers(&map["strides"])], param)
         });
         Tensor {
             name: text(&value["name"]),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 /// Kernels to start from; between them they use everything that bodies can hold.
 const SOURCES: [&str; 6] = [
     include_str!("fuzz/clusters.rs.txt"),
+    include_str!("fuzz/persistent.rs.txt"),
     include_str!("fuzz/tensor_memory.rs.txt"),
     include_str!("fuzz/elementwise.rs.txt"),
     include_str!("fuzz/roles.rs.txt"),

@@ -491,6 +491,25 @@ fn approximations_are_within_their_bounds() {
 }
 
 #[test]
+fn products_of_16_bits() {
+    let bf = |a: u16, b: u16| {
+        let exact = f64::from(bf16::from_bits(a)) * f64::from(bf16::from_bits(b));
+        if exact.is_nan() { 0x7fff } else { bf16::from_f64(exact).to_bits() }
+    };
+    let half = |a: u16, b: u16| {
+        let exact = f64::from(f16::from_bits(a)) * f64::from(f16::from_bits(b));
+        if exact.is_nan() { 0x7fff } else { f16::from_f64(exact).to_bits() }
+    };
+    check16("mul.rn.bf16", "%h10, %h11", |a, b, _| bf(a, b));
+    check16("mul.rn.f16", "%h10, %h11", |a, b, _| half(a, b));
+    let both = |f: &dyn Fn(u16, u16) -> u16, a: u32, b: u32| {
+        u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16 | u32::from(f(a as u16, b as u16))
+    };
+    check32("mul.rn.bf16x2", "%r10, %r11", |a, b, _| both(&bf, a, b));
+    check32("mul.rn.f16x2", "%r10, %r11", |a, b, _| both(&half, a, b));
+}
+
+#[test]
 fn conversions() {
     let f = f32::from_bits;
     let bf = |x: f32| if x.is_nan() { 0x7fff } else { u64::from(bf16::from_f32(x).to_bits()) };

@@ -22,7 +22,7 @@ impl Specialiser<'_> {
             Value::Const(Const::Bool(false)) => otherwise(self),
             Value::Scalar(s) if s.elem == Elem::Bool => {
                 // An item of work that a barrier of one side hands over is handed over on both.
-                let (meets, done) = (super::tickets::meets(expr), self.handed_over());
+                let (meets, done) = (self.hands_over(expr), self.handed_over());
                 let value = self.branch(
                     s,
                     site,

@@ -10,7 +10,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kir::{Uniform, when};
 use kda_core::Elem;
 use kda_ptx::modifier::{Compare, Round, Type};
-use kda_ptx::operand::{DstAndPred, DstList, Src, SrcList};
+use kda_ptx::operand::{DstAndPred, DstList, Src};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 use proc_macro2::Span;
@@ -224,47 +224,6 @@ impl Specialiser<'_> {
         }
     }
 
-    /// Two neighbours with one instruction.
-    fn round_pairs(&mut self, items: &[Value], elem: Elem, site: Site<'_>) -> Result<Vec<Value>> {
-        let to = if elem == Elem::BF16 { Type::Bf16x2 } else { Type::F16x2 };
-        let mut out = Vec::with_capacity(items.len());
-        for pair in items.chunks(2) {
-            let (low, high) = (self.operand(&pair[0], Elem::F32, site)?, self.operand(&pair[1], Elem::F32, site)?);
-            let both = self.builder.pure(Class::B32, |dst| {
-                let (round, ftz, sat) = (Some(Round::Rn), Default::default(), Default::default());
-                let (a, b) = (high.clone(), Some(low.clone()));
-                Cvt { round, relu: NO_RELU, ftz, sat, to, from: Type::F32, dst, a, b }.into()
-            });
-            let uniform = pair[0].uniform().max(pair[1].uniform());
-            out.extend(self.halves_of(Scalar::new(Elem::U32, both, uniform), elem));
-        }
-        Ok(out)
-    }
-
-    /// The two 16-bit values of a register.
-    pub(super) fn halves_of(&mut self, both: Scalar, elem: Elem) -> [Value; 2] {
-        let halves = [self.builder.fresh(Class::B16), self.builder.fresh(Class::B16)];
-        let dst = kda_ptx::operand::DstList(halves.map(Some).to_vec());
-        self.builder.inst(kda_ptx::table::Unpack { ty: Type::B32, dst, src: both.src() });
-        self.halves.extend([(halves[0], (both.reg, false)), (halves[1], (both.reg, true))]);
-        halves.map(|half| Value::Scalar(Scalar::new(elem, half, both.uniform)))
-    }
-
-    /// `pair.to_bits()` of two 16-bit floats: one u32, the first in the lower half.
-    pub(super) fn bits_of_pair(&mut self, pair: &[Value], site: Site<'_>) -> Result<Value> {
-        let elem = pair.iter().find_map(|x| match x {
-            Value::Scalar(s) if matches!(s.elem, Elem::BF16 | Elem::F16) => Some(s.elem),
-            Value::Const(Const::Float(_, Some(elem @ (Elem::BF16 | Elem::F16)))) => Some(*elem),
-            _ => None,
-        });
-        let ([a, b], Some(elem)) = (pair, elem) else {
-            return Err(Diagnostic::new(156, site, "`to_bits` takes a float, or two bf16 or f16"));
-        };
-        let (low, high) = (self.operand(a, elem, site)?, self.operand(b, elem, site)?);
-        let uniform = a.uniform().max(b.uniform());
-        Ok(Value::Scalar(Scalar::new(Elem::U32, self.pack_halves(low, high), uniform)))
-    }
-
     /// The same bits under another type of that width; a u32 as two 16-bit floats.
     pub(super) fn reinterpret(&mut self, value: Value, elem: Elem, site: Site<'_>) -> Result<Value> {
         let scalar = self.scalar(&value, None, site)?;
@@ -276,24 +235,6 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(156, site, message));
         }
         Ok(Value::Scalar(Scalar::new(elem, scalar.reg, scalar.uniform)))
-    }
-
-    /// Two 16-bit values in one 32-bit register, the first in the lower half.
-    pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> kda_ptx::Reg {
-        if let (Src::Reg(a), Src::Reg(b)) = (&low, &high)
-            && let (Some((word, false)), Some((same, true))) = (self.halves.get(a), self.halves.get(b))
-            && word == same
-        {
-            return *word;
-        }
-        // Only registers can be packed.
-        let mut register = |src: Src| match src {
-            Src::Reg(_) => src,
-            other => self.builder.pure(Class::B16, |dst| Mov { ty: Type::B16, dst, src: other.clone() }.into()).into(),
-        };
-        let (low, high) = (register(low), register(high));
-        self.builder
-            .pure(Class::B32, |dst| Pack { ty: Type::B32, dst, src: SrcList(vec![low.clone(), high.clone()]) }.into())
     }
 }
 

@@ -8,7 +8,7 @@
 //! | question | file |
 //! | --- | --- |
 //! | what a value is, and what is known of it | `value`, `range` |
-//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `convert`, `assign`, `pattern`, `matrix_types`, `attributes` |
+//! | statements, expressions, names, operators, types | `expr`, `names`, `ops`, `halves`, `convert`, `assign`, `pattern`, `matrix_types`, `attributes` |
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `trips`, `join`, `trial` |
 //! | work that a counter hands out | `tickets` |
@@ -34,6 +34,7 @@ mod expr;
 mod fragment;
 mod functions;
 mod global;
+mod halves;
 mod join;
 mod lanes;
 mod lists;

@@ -1,6 +1,7 @@
 //! Arithmetic, comparison and logic.
 
 use super::Specialiser;
+use super::halves::halves;
 use super::params::arithmetic;
 use super::products::Operand;
 use super::range::{self, Range};
@@ -25,6 +26,15 @@ impl Specialiser<'_> {
             (Value::Const(x), Value::Const(y)) => {
                 let value = consteval::binary(op, x, y, Span::call_site()).map_err(|error| error.placed(site))?;
                 return Ok(Value::from_const(value));
+            }
+            (Value::Array(x), Value::Array(y))
+                if matches!(op, BinOp::Mul(_))
+                    && x.len() == y.len()
+                    && halves(x).is_some()
+                    && halves(x) == halves(y) =>
+            {
+                let elem = halves(x).unwrap_or(Elem::BF16);
+                return self.multiply_pairs(x, y, elem, site).map(Value::Array);
             }
             (Value::Array(x), Value::Array(y)) if is_arithmetic(op) => {
                 if x.len() != y.len() {
@@ -74,8 +84,22 @@ impl Specialiser<'_> {
         let ty = arithmetic(elem);
         let round = elem.is_float().then_some(Round::Rn);
         let no = Default::default();
-        match elem {
-            Elem::F16 | Elem::BF16 | Elem::U8 | Elem::U16 => {
+        match (elem, op) {
+            (Elem::F16 | Elem::BF16, BinOp::Mul(_)) => {
+                // Immediates of this type do not exist.
+                let x = self.scalar(&a, Some(elem), site)?.src();
+                let y = self.scalar(&b, Some(elem), site)?.src();
+                self.has_products(elem, site)?;
+                return Ok(Value::Scalar(self.builder.scalar(elem, uniform, |dst| {
+                    let (a, b) = (x.clone(), y.clone());
+                    Mul { half: None, round, ftz: no, sat: Default::default(), ty, dst, a, b }.into()
+                })));
+            }
+            (Elem::F16 | Elem::BF16, _) => {
+                let message = format!("of {elem} there are products alone");
+                return Err(Diagnostic::new(156, site, message).help("convert to f32 first: `x as f32`"));
+            }
+            (Elem::U8 | Elem::U16, _) => {
                 let message = format!("there is no arithmetic on {elem}");
                 return Err(Diagnostic::new(156, site, message).help("convert to f32 or u32 first: `x as f32`"));
             }

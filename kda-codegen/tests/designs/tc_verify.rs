@@ -211,21 +211,21 @@ impl Problem {
 }
 
 /// The kernel with only the variant of this gate and these taps.
-fn variant(softplus: bool, f32_taps: bool) -> String {
+fn variant(softplus: bool, f32_taps: bool, pdl: bool) -> String {
     let all = "[(false, bf16, 4), (true, bf16, 4), (false, f32, 4), (true, f32, 3)]";
     let ctas = if softplus && f32_taps { 3 } else { 4 };
     let one = format!("[({softplus}, {}, {ctas})]", if f32_taps { "f32" } else { "bf16" });
     assert!(KERNEL.contains(all));
-    KERNEL.replace(all, &one)
+    KERNEL.replace(all, &one).replace("PDL in [false, true]", &format!("PDL in [{pdl}]"))
 }
 
 /// Lengths from 0 to 8, a null slot, histories of every age; drawn items and the fixed order, more and fewer CTAs than items.
-fn check(softplus: bool, f32_taps: bool) {
-    let source = variant(softplus, f32_taps);
+fn check(softplus: bool, f32_taps: bool, pdl: bool) {
+    let source = variant(softplus, f32_taps, pdl);
     let problem = Problem::new(&[8, 3, 0, 5, 1, 8], &[3, 1, 2, 0, 6, 5], softplus, f32_taps, 1);
     for (ctas, counted) in [(2, true), (6, false), (16, true)] {
         let mut run = problem.run(&source);
-        assembled(&format!("tc_verify-{softplus}-{f32_taps}"), &run.compiled);
+        assembled(&format!("tc_verify-{softplus}-{f32_taps}-{pdl}"), &run.compiled);
         assert_eq!(run.compiled.protocol, Verdict::Proved);
         run.set("ctas", ctas);
         if counted {
@@ -245,7 +245,7 @@ fn check(softplus: bool, f32_taps: bool) {
 /// What the source writes between two products stands between them.
 #[test]
 fn the_solve_is_under_the_products() {
-    let run = Run::new(&variant(false, false));
+    let run = Run::new(&variant(false, false, false));
     let pieces: Vec<&str> = run.compiled.ptx.split("wgmma.mma_async").collect();
     assert_eq!(pieces.len(), 17, "8 steps of two blocks of 64 rows");
     let between = |what: &str| pieces[1..16].iter().map(|piece| piece.matches(what).count()).collect::<Vec<_>>();
@@ -264,7 +264,7 @@ fn nothing_is_fenced_in_vain() {
     };
     let mut removed = 0;
     for (what, which) in [("fence.proxy.async", 0), ("bar.sync", 1), ("bar.sync", 2), ("bar.warp.sync", 0)] {
-        let mut run = problem.run(&variant(false, false));
+        let mut run = problem.run(&variant(false, false, false));
         let at = lines(&run, what)[which];
         let kept: Vec<&str> =
             run.compiled.ptx.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, line)| line).collect();
@@ -281,16 +281,17 @@ fn nothing_is_fenced_in_vain() {
 
 #[test]
 fn bounded_gate() {
-    check(false, false);
+    check(false, false, false);
+    check(false, false, true);
 }
 
 #[test]
 fn softplus_gate() {
-    check(true, false);
-    check(true, true);
+    check(true, false, false);
+    check(true, true, true);
 }
 
 #[test]
 fn taps_of_f32() {
-    check(false, true);
+    check(false, true, false);
 }

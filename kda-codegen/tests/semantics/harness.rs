@@ -90,8 +90,8 @@ pub struct Run {
     pub compiled: Compiled,
     memory: Memory,
     params: Vec<u8>,
-    /// Address, bytes and, behind a map, the shape.
-    tensors: BTreeMap<String, (u64, u64, Option<Vec<u64>>)>,
+    /// Address, bytes and, behind a map, the shape and the strides.
+    tensors: BTreeMap<String, (u64, u64, Option<[Vec<u64>; 2]>)>,
     /// Parameters with the memory of a tensor.
     aliases: Vec<(String, String)>,
 }
@@ -149,7 +149,7 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors.insert(name.into(), (at, bytes.len() as u64, Some(shape.to_vec())));
+        self.tensors.insert(name.into(), (at, bytes.len() as u64, Some([shape.to_vec(), strides.to_vec()])));
         let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
         let ParamKind::Tensor { elem, writes, map: Some(map), .. } = &param.kind else { panic!("`{name}` is no map") };
         let tile: &'static [u32] = map.copy.clone().leak();
@@ -211,7 +211,7 @@ impl Run {
         kda_sim::run(&program, &launch, &mut self.memory, options)?;
         let places = self.tensors.iter().map(|(name, (_, _, shape))| {
             let param = self.compiled.params.iter().find(|p| p.name == *name).expect("a parameter of that name");
-            let tile = |shape: &Vec<u64>| match &param.kind {
+            let tile = |shape: &[Vec<u64>; 2]| match &param.kind {
                 ParamKind::Tensor { map: Some(map), .. } => (shape.clone(), map.copy.clone()),
                 _ => panic!("`{name}` is no map"),
             };

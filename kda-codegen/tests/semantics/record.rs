@@ -14,8 +14,8 @@ pub struct Tensor {
     pub offset: u32,
     /// Offsets of further pointers to it.
     pub also: Vec<u32>,
-    /// Shape, outermost first, and copied box, where it is reached through a map.
-    pub map: Option<(Vec<u64>, Vec<u32>)>,
+    /// Shape and strides, outermost first, and copied box, where it is reached through a map.
+    pub map: Option<([Vec<u64>; 2], Vec<u32>)>,
     /// Contents before the launch.
     pub before: Vec<u8>,
     /// Contents behind it.
@@ -35,7 +35,7 @@ pub fn write(folder: &PathBuf, compiled: &Compiled, grid: u32, params: &[u8], te
             panic!("`{}` is no tensor", param.name);
         };
         let map = tensor.map.as_ref().zip(map.as_ref()).map(
-            |((shape, tile), map)| json!({ "shape": shape, "tile": tile, "swizzle": map.swizzle.span().unwrap_or(0) }),
+            |(([shape, strides], tile), map)| json!({ "shape": shape, "strides": strides, "tile": tile, "swizzle": map.swizzle.span().unwrap_or(0) }),
         );
         json!({
             "name": param.name, "offset": tensor.offset, "also": tensor.also, "elem": elem.to_string(), "map": map,

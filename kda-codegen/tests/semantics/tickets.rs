@@ -67,6 +67,7 @@ fn every_item_is_done_once() {
         format!(
             "{ITEM} if item % 3 == 0 {{ if item % 2 == 0 {{ {shared} cta_sync(); }} {STORE} }} cta_sync(); {STORE}"
         ),
+        format!("{ITEM} if tid < 40 {{ if const {{ ARCH < sm_90 }} {{ cta_sync(); }} }} {STORE}"),
         format!("{ITEM} for i in 0..item {{ cta_sync(); }} {STORE}"),
     ]
     .iter()

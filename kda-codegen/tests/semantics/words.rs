@@ -126,3 +126,36 @@ fn fragments_of_pairs_and_at_places() {
         assert_eq!(error_of(&kernel(body)), code, "{body}");
     }
 }
+
+/// Products of 16-bit floats are rounded once: of one, of two neighbours, of a known one.
+#[test]
+fn products_of_halves() {
+    let (x, run) = run("
+        let (a, b) = (x.at([0]).cast::<u32>().at([lane]).load(), x.at([1]).cast::<u32>().at([lane]).load());
+        words.at([0, lane]).store((bf16::from_bits(a) * bf16::from_bits(b)).to_bits());
+        let product = bf16::from_bits(a)[0] * bf16::from_bits(b)[1];
+        words.at([1, lane]).store(product.to_bits() as u32);
+        let four = [bf16::from_bits(a)[0], bf16::from_bits(a)[1], bf16::from_bits(b)[0], bf16::from_bits(b)[1]];
+        let squares = four * four;
+        words.at([2, lane]).store([squares[1], squares[2]].to_bits());
+        words.at([3, lane]).store((bf16::from_bits(a) * bf16::rn(0.7)).to_bits());
+        let f = f16::rn([bf16::from_bits(a)[0] as f32, 0.3]) * f16::rn([0.1, 0.7]);
+        y.at([0, lane]).store(f[0] as f32);");
+    let words = run.read::<u32>("words");
+    let wide = |half: u16| f32::from_bits(u32::from(half) << 16);
+    for lane in 0..32 {
+        let (a, b) = ([x[2 * lane], x[2 * lane + 1]].map(wide), [x[64 + 2 * lane], x[64 + 2 * lane + 1]].map(wide));
+        let pair = |low: f32, high: f32| u32::from(rounded(low)) | u32::from(rounded(high)) << 16;
+        assert_eq!(words[lane], pair(a[0] * b[0], a[1] * b[1]));
+        assert_eq!(words[32 + lane], u32::from(rounded(a[0] * b[1])));
+        assert_eq!(words[64 + lane], pair(a[1] * a[1], b[0] * b[0]));
+        let known = wide(rounded(0.7));
+        assert_eq!(words[96 + lane], pair(a[0] * known, a[1] * known));
+        let near = f64::from(a[0]) * 0.1;
+        assert!((f64::from(run.read::<f32>("y")[lane]) - near).abs() <= near.abs() / 500.0);
+    }
+    let pair = "let a = bf16::from_bits(n);";
+    assert_eq!(error_of(&kernel(&format!("{pair} let b = a + a;"))), 156);
+    assert_eq!(error_of(&kernel(&format!("{pair} let b = a * 2.0;")).replace("sm_90a", "sm_80")), 156);
+    assert_eq!(error_of(&kernel(&format!("{pair} let b = a * a;")).replace("sm_90a", "sm_80")), 156);
+}

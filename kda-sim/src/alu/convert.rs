@@ -16,6 +16,27 @@ pub fn f32_to_bf16(bits: u32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff } else { rounded }
 }
 
+/// The product of two bf16, rounded once.
+pub fn mul_bf16(a: u32, b: u32) -> u32 {
+    let exact = f64::from(f32::from_bits(bf16_to_f32(a))) * f64::from(f32::from_bits(bf16_to_f32(b)));
+    // To f32 with what is lost kept in the last bit, so that the second rounding sees it.
+    let near = exact as f32;
+    let lost = exact - f64::from(near);
+    let bits = near.to_bits();
+    let kept = match lost.abs() > 0.0 && near.is_finite() {
+        true if (lost > 0.0) == (exact > 0.0) => bits | 1,
+        true => (bits - 1) | 1,
+        false => bits,
+    };
+    f32_to_bf16(kept)
+}
+
+/// The product of two f16, rounded once: in f32 it is exact.
+pub fn mul_f16(a: u32, b: u32) -> u32 {
+    let product = f32::from_bits(f16_to_f32(a)) * f32::from_bits(f16_to_f32(b));
+    f32_to_f16(product.to_bits(), Direction::Nearest)
+}
+
 /// `f16` to `f32` bits: exact.
 #[inline(always)]
 pub fn f16_to_f32(h: u32) -> u32 {

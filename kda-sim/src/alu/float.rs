@@ -61,6 +61,11 @@ pub struct Modes {
 }
 
 impl Modes {
+    /// To nearest, subnormals kept, not clamped.
+    pub fn is_plain(self) -> bool {
+        self.direction == Direction::Nearest && !self.ftz && !self.sat
+    }
+
     /// As the constant of an instruction.
     pub fn pack(self) -> u32 {
         self.direction as u32 | u32::from(self.ftz) << 2 | u32::from(self.sat) << 3

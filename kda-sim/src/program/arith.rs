@@ -5,7 +5,7 @@ use super::LoadError;
 use super::decode::Decoded;
 use crate::alu::float::{Direction, Modes, canonical32, flush};
 use crate::alu::lanes::{Build, LaneFn, lane_fn, lanes};
-use crate::alu::{approx, float, int, minmax};
+use crate::alu::{approx, convert, float, int, minmax};
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Dst, Src};
 use kda_ptx::table::*;
@@ -95,6 +95,14 @@ impl Decoder<'_> {
         let f = match (i.ty, i.half) {
             (F32, None) => float2!(modes, |x, y| x * y, float::mul32),
             (F64, None) => lanes(|a: u64, b: u64, _: u64, aux: u32| float::mul64(a, b, Modes::unpack(aux))),
+            (Bf16, None) if modes.is_plain() => lane_fn!(|a: u32, b: u32| convert::mul_bf16(a & H, b & H)),
+            (Bf16x2, None) if modes.is_plain() => lane_fn!(|a: u32, b: u32| {
+                convert::mul_bf16(a >> 16, b >> 16) << 16 | convert::mul_bf16(a & H, b & H)
+            }),
+            (F16, None) if modes.is_plain() => lane_fn!(|a: u32, b: u32| convert::mul_f16(a & H, b & H)),
+            (F16x2, None) if modes.is_plain() => {
+                lane_fn!(|a: u32, b: u32| { convert::mul_f16(a >> 16, b >> 16) << 16 | convert::mul_f16(a & H, b & H) })
+            }
             (U32 | S32, Some(Half::Lo)) => lane_fn!(|a: u32, b: u32| a.wrapping_mul(b)),
             (U32, Some(Half::Hi)) => lane_fn!(|a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32),
             (S32, Some(Half::Hi)) => {

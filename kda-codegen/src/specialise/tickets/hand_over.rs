@@ -192,9 +192,9 @@ impl Specialiser<'_> {
         site: Site<'_>,
         side: impl FnOnce(&mut Self) -> Result<Value>,
     ) -> Result<Value> {
-        let here = self.control.len();
+        let (here, together) = (self.control.len(), self.control() == Uniform::Cta);
         match &mut self.tickets.drawn {
-            Some(drawn) if meets && !drawn.done && drawn.depth + 1 == here => drawn.depth = here,
+            Some(drawn) if meets && together && !drawn.done && drawn.depth + 1 == here => drawn.depth = here,
             _ => return side(self),
         }
         let value = side(self)?;
@@ -203,6 +203,11 @@ impl Specialiser<'_> {
             drawn.depth = here - 1;
         }
         Ok(value)
+    }
+
+    /// True if an item waits for a barrier, and one of the two sides of a branch has one.
+    pub(in crate::specialise) fn hands_over(&self, branch: &syn::ExprIf) -> bool {
+        self.tickets.drawn.as_ref().is_some_and(|drawn| !drawn.done) && meets(branch)
     }
 
     /// The item is not handed over yet, as ahead of a branch.
@@ -219,7 +224,7 @@ impl Specialiser<'_> {
 }
 
 /// True if one of the two sides of a branch calls `cta_sync()` itself.
-pub fn meets(branch: &syn::ExprIf) -> bool {
+fn meets(branch: &syn::ExprIf) -> bool {
     struct Meets(bool);
     impl<'ast> Visit<'ast> for Meets {
         fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {

@@ -17,8 +17,6 @@
 
 mod hand_over;
 
-pub use hand_over::meets;
-
 use super::Specialiser;
 use super::range::Range;
 use super::site::Site;
