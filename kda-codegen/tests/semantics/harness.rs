@@ -84,14 +84,22 @@ pub fn error_of(source: &str) -> u16 {
     }
 }
 
+/// Memory of a tensor.
+#[derive(Clone)]
+struct Held {
+    at: u64,
+    bytes: u64,
+    /// Shape and strides behind a map.
+    map: Option<[Vec<u64>; 2]>,
+}
+
 /// A compiled variant with its arguments.
 pub struct Run {
     /// The variant.
     pub compiled: Compiled,
     memory: Memory,
     params: Vec<u8>,
-    /// Address, bytes and, behind a map, the shape and the strides.
-    tensors: BTreeMap<String, (u64, u64, Option<[Vec<u64>; 2]>)>,
+    tensors: BTreeMap<String, Held>,
     /// Parameters with the memory of a tensor.
     aliases: Vec<(String, String)>,
 }
@@ -126,13 +134,13 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors.insert(name.into(), (at, bytes.len() as u64, None));
+        self.tensors.insert(name.into(), Held { at, bytes: bytes.len() as u64, map: None });
         self.set(name, at)
     }
 
     /// Another parameter of the memory of a tensor.
     pub fn same(&mut self, name: &str, other: &str) -> &mut Run {
-        let at = self.tensors[other].0;
+        let at = self.tensors[other].at;
         self.aliases.push((name.into(), other.into()));
         self.set(name, at)
     }
@@ -149,7 +157,8 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors.insert(name.into(), (at, bytes.len() as u64, Some([shape.to_vec(), strides.to_vec()])));
+        self.tensors
+            .insert(name.into(), Held { at, bytes: bytes.len() as u64, map: Some([shape.to_vec(), strides.to_vec()]) });
         let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
         let ParamKind::Tensor { elem, writes, map: Some(map), .. } = &param.kind else { panic!("`{name}` is no map") };
         let tile: &'static [u32] = map.copy.clone().leak();
@@ -176,7 +185,7 @@ impl Run {
     /// depend on the schedule. The memory is left as a run leaves it.
     pub fn launch_everywhere(&mut self, grid: u32) -> &mut Run {
         let before: Vec<(u64, Vec<u8>)> =
-            self.tensors.values().map(|(at, length, _)| (*at, self.bytes(*at, *length))).collect();
+            self.tensors.values().map(|held| (held.at, self.bytes(held.at, held.bytes))).collect();
         let mut results: Option<Vec<Vec<u8>>> = None;
         for (index, schedule) in Schedule::ALL.iter().enumerate() {
             for (at, bytes) in &before {
@@ -204,12 +213,11 @@ impl Run {
         let Some(folder) = record::folder() else {
             return kda_sim::run(&program, &launch, &mut self.memory, options).map(|_| ());
         };
-        let contents = |run: &Run| -> Vec<Vec<u8>> {
-            run.tensors.values().map(|(at, length, _)| run.bytes(*at, *length)).collect()
-        };
+        let contents =
+            |run: &Run| -> Vec<Vec<u8>> { run.tensors.values().map(|held| run.bytes(held.at, held.bytes)).collect() };
         let before = contents(self);
         kda_sim::run(&program, &launch, &mut self.memory, options)?;
-        let places = self.tensors.iter().map(|(name, (_, _, shape))| {
+        let places = self.tensors.iter().map(|(name, held)| {
             let param = self.compiled.params.iter().find(|p| p.name == *name).expect("a parameter of that name");
             let tile = |shape: &[Vec<u64>; 2]| match &param.kind {
                 ParamKind::Tensor { map: Some(map), .. } => (shape.clone(), map.copy.clone()),
@@ -220,7 +228,7 @@ impl Run {
                 .iter()
                 .filter(|(_, other)| other == name)
                 .filter_map(|(alias, _)| self.compiled.params.iter().find(|p| p.name == *alias).map(|p| p.offset));
-            (param.offset, also.collect(), shape.as_ref().map(tile))
+            (param.offset, also.collect(), held.map.as_ref().map(tile))
         });
         let tensors: Vec<record::Tensor> = places
             .zip(before)
@@ -239,7 +247,7 @@ impl Run {
 
     /// The contents of a tensor.
     pub fn read<T: Plain>(&self, name: &str) -> Vec<T> {
-        let (at, length, _) = self.tensors[name].clone();
+        let Held { at, bytes: length, .. } = self.tensors[name].clone();
         self.bytes(at, length).chunks(size_of::<T>()).map(T::of_bytes).collect()
     }
 }
