@@ -129,6 +129,7 @@ fn event(sync: &Sync) -> Option<Event> {
         | Sync::MbarrierArrive
         | Sync::SharedWrite { .. }
         | Sync::ProductRead { .. }
+        | Sync::BulkFill { .. }
         | Sync::BulkStore { .. }
         | Sync::MbarrierInit { .. } => None,
     }
