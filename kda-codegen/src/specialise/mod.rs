@@ -343,6 +343,7 @@ impl<'a> Specialiser<'a> {
             roles: self.resolved.roles.iter().map(|r| r.name.clone()).collect(),
             rings: self.rings.iter().map(ring).collect(),
             barriers: self.barriers.iter().map(barrier).collect(),
+            unseen: self.raw_barriers,
             spans: &self.spans,
         };
         let verdict = check(region, &model)?;

@@ -16,9 +16,11 @@
 //! | --- | --- |
 //! | what a role does | [`program`] |
 //! | how far stages and barriers are, and who may go on | [`play`] |
+//! | who may arrive too early at a barrier | [`order`] |
 //! | does it hold for every number of trips | [`proof`] |
 //! | how an error is told | [`report`] |
 
+mod order;
 mod play;
 mod program;
 mod proof;
@@ -68,6 +70,8 @@ pub struct Model<'m> {
     pub rings: Vec<RingModel>,
     /// Named barriers.
     pub barriers: Vec<BarrierModel>,
+    /// Roles may wait for each other in ways that the check does not see.
+    pub unseen: bool,
     /// Places of events in the author's source.
     pub spans: &'m [(Span, Span)],
 }

@@ -41,9 +41,12 @@ pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &
     }
     for case in &cases {
         let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case)).collect();
-        let mut levels = Levels::new(model);
+        let mut levels = Levels::new(model, &programs);
         let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
         together(&all, &mut levels, model)?;
+        if let Some((role, event, late)) = levels.early {
+            return Err(super::report::early_text(role, event, late, model));
+        }
         for (ring, given) in levels.given.iter().enumerate() {
             let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
             let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
@@ -135,25 +138,38 @@ fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) 
         if ended {
             return Ok(());
         }
-        let before = levels.clone().relative(model);
         let mut keys: Vec<&String> = loops.iter().map(|(key, ..)| key).collect();
         keys.sort();
         keys.dedup();
         let mut inside = None;
+        let mut weakest = levels.clone();
         let provable = keys.into_iter().find(|key| {
             let bodies: Vec<(usize, &[Step])> =
                 loops.iter().filter(|(k, ..)| k == *key).map(|(_, index, _, body)| (agents[*index].0, *body)).collect();
-            let mut trip = levels.clone();
-            match together(&bodies, &mut trip, model) {
-                Ok(()) => trip.relative(model) == before,
-                Err(why) => {
+            let mut start = levels.clone();
+            loop {
+                let mut trip = start.clone();
+                if let Err(why) = together(&bodies, &mut trip, model) {
                     inside.get_or_insert(why);
-                    false
+                    return false;
+                }
+                if let Some((role, event, late)) = trip.early {
+                    inside.get_or_insert(super::report::early_text(role, event, late, model));
+                }
+                if !trip.as_before(&start, model) {
+                    return false;
+                }
+                // What is known of arrivals at the start of every trip.
+                if !start.weaken(&trip) {
+                    break;
                 }
             }
+            weakest = start;
+            true
         });
         match provable.cloned() {
             Some(done) => {
+                *levels = weakest;
                 for (_, index, ..) in loops.iter().filter(|(key, ..)| *key == done) {
                     agents[*index].1.advance();
                 }

@@ -115,3 +115,47 @@ fn what_may_go_wrong() {
     let flag = source(&format!("if mine.at([0]).load() == 3 {{ {PUT} }} b.arrive();"), "");
     assert_eq!(error_of(&flag), 657);
 }
+
+/// Roles `a`, `b` and `c` do this with two barriers and a ring from `b` to `a`.
+fn barriers(between: &str, bodies: [&str; 3]) -> Result<Verdict, u16> {
+    let [a, b, c] = bodies;
+    let body = format!(
+        "let t = NamedBarrier {{ between: {between} }};
+        let u = NamedBarrier {{ between: {between} }};
+        let ring = Pipeline::<b, a> {{ v: smem::<f32, Shape<32>, _, S>() }};
+        y.at([0, tid]).store(x.at([0, lane]).load() + n as f32);
+        #[role(a)] {{ {a} }} #[role(b)] {{ {b} }} #[role(c)] {{ {c} }}"
+    );
+    let case = Case { roles: "a = 0..1, b = 1..2, c = 2..4", params: [X, Y], body: body.leak() };
+    try_compile(&case.source(3)).map(|mut found| found.remove(0).protocol).map_err(|errors| errors[0].code.0)
+}
+
+/// A role that arrives without waiting arrives again only when all others have arrived.
+#[test]
+fn arrivals_do_not_overtake() {
+    let (put, get) = ("let s = ring.acquire(); s.commit();", "let s = ring.wait(); s.release();");
+    let n = |body: &str| format!("for i in 0..n {{ {body} }}");
+    let pair = |a: &str, b: &str| barriers("(a, b)", [a, b, ""]);
+    for (a, b) in [
+        ("t.arrive();", "t.sync();"),
+        // The turn goes to and fro.
+        (n("t.sync(); u.arrive();").as_str(), format!("t.arrive(); {}", n("u.sync(); t.arrive();")).as_str()),
+        (n("u.arrive(); t.sync();").as_str(), n("u.sync(); t.arrive();").as_str()),
+        // The other role has arrived ahead of the stage.
+        (n(&format!("t.arrive(); {get}")).as_str(), n(&format!("t.sync(); {put}")).as_str()),
+    ] {
+        assert_eq!(pair(a, b), Ok(Verdict::Proved), "{a} {b}");
+    }
+    for (a, b) in [
+        ("t.arrive(); t.arrive();", "t.sync(); t.sync();"),
+        (n("t.arrive();").as_str(), n("t.sync();").as_str()),
+        // The other role may not have arrived when it commits.
+        (n(&format!("t.arrive(); {get}")).as_str(), n(&format!("{put} t.sync();")).as_str()),
+        (n("t.arrive(); u.sync();").as_str(), n("u.sync(); t.sync();").as_str()),
+    ] {
+        assert_eq!(pair(a, b), Err(661), "{a} {b}");
+    }
+    let all = |meet: &str| barriers("(a, b, c)", [&n("t.arrive(); u.sync();"), &n("t.sync(); u.sync();"), &n(meet)]);
+    assert_eq!(all("t.arrive(); u.sync();"), Ok(Verdict::Proved));
+    assert_eq!(all("u.arrive(); t.arrive();"), Err(661));
+}
