@@ -33,7 +33,7 @@ pub fn left_over(programs: &[Vec<Step>], levels: &Levels, condition: &str, model
             .collect();
         let message = format!("stages of `{}` at the end: {}{condition}", model.rings[ring].name, list.join(", "));
         return Err(Diagnostic::new(660, place, message)
-            .help("give both sides the same loop: the same bounds, written as the same expression"));
+            .help("give both sides the same loop: the same bounds, written as the same expression; ahead of a `return`, release what was committed"));
     }
     Ok(())
 }

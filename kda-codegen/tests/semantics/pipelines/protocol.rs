@@ -159,3 +159,37 @@ fn arrivals_do_not_overtake() {
     assert_eq!(all("t.arrive(); u.sync();"), Ok(Verdict::Proved));
     assert_eq!(all("u.arrive(); t.arrive();"), Err(661));
 }
+
+/// What holds at the end of the kernel holds at every `return`.
+#[test]
+fn returns_leave_nothing_behind() {
+    let end = |body: &str| {
+        let ring = "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<32>, _, S>() };
+            let own = Pipeline::cta { v: smem::<f32, Shape<32>, _, S>() };
+            y.at([0, tid]).store(x.at([0, lane]).load());";
+        let body = body
+            .replace("LOAD", &format!("#[role(load)] for i in 0..n {{ {PUT} }}"))
+            .replace("MATH", &format!("#[role(math)] for i in 0..n {{ {GET} }}"))
+            .replace("FILL", "let s = own.acquire(); s.commit();")
+            .replace("DRAIN", "let s = own.wait(); s.release();");
+        let body = format!("{ring} {body}").leak();
+        let case = Case { roles: "load = 0..1, math = 1..4", params: [X, Y], body };
+        try_compile(&case.source(3)).map(|mut found| found.remove(0).protocol).map_err(|errors| errors[0].code.0)
+    };
+    for body in [
+        "if n == 3 { return; } LOAD MATH",
+        "LOAD MATH if n == 3 { return; } LOAD MATH",
+        "if n > 4 { if n > 5 { return; } else { return; } } else { if n > 1 { return; } } LOAD MATH",
+        "for i in 0..n { FILL DRAIN if i > 3 { return; } }",
+        "if n > 3 { FILL DRAIN return; } FILL DRAIN FILL DRAIN",
+    ] {
+        assert_eq!(end(body), Ok(Verdict::Proved), "{body}");
+    }
+    for body in [
+        "LOAD if n == 3 { return; } MATH",
+        "for i in 0..n { FILL if i > 3 { return; } DRAIN }",
+        "if n > 3 { FILL return; } FILL DRAIN",
+    ] {
+        assert_eq!(end(body), Err(660), "{body}");
+    }
+}
