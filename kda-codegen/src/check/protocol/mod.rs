@@ -41,6 +41,8 @@ pub struct RingModel {
     pub stages: u64,
     /// Roles of each side, in the order of flow; none if all threads of the CTA are every side.
     pub sides: Vec<Vec<usize>>,
+    /// Its stages are filled and released by all CTAs of a cluster.
+    pub shared: bool,
 }
 
 impl RingModel {

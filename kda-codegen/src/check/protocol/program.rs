@@ -249,6 +249,26 @@ pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
     }
 }
 
+/// A loop with steps in which all CTAs of a cluster take part, but which may run differently often in them.
+pub fn differs_in_cluster<'s>(steps: &'s [Step], model: &Model<'_>) -> Option<&'s Option<Trips>> {
+    steps.iter().find_map(|step| {
+        let Step::Loop { trips, body, span } = step else { return None };
+        // Neighbours in a cluster lie along x.
+        let differs = key(trips, *span).is_some_and(|key| key.contains("%ctaid.x") || key.contains("%cluster"));
+        if differs && in_cluster(body, model) { Some(trips) } else { differs_in_cluster(body, model) }
+    })
+}
+
+/// True if all CTAs of a cluster take part in a step.
+fn in_cluster(steps: &[Step], model: &Model<'_>) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Event(Event::Take { ring, .. } | Event::Give { ring, .. }) => model.rings[*ring].shared,
+        Step::Event(Event::Meet { barrier, .. }) => *barrier == Some(CLUSTER),
+        Step::Event(_) => false,
+        Step::Loop { body, .. } => in_cluster(body, model),
+    })
+}
+
 /// True if a key says nothing of the value: it is the number of a loop, or names a register, which is no function of the
 /// launch parameters.
 pub fn opaque(key: &str) -> bool {

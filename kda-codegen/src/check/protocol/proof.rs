@@ -8,7 +8,7 @@
 
 use super::Model;
 use super::play::{Agent, Levels, MANY};
-use super::program::{Step, Unknown, count, key, opaque, text};
+use super::program::{Step, Unknown, count, differs_in_cluster, key, opaque, text};
 use crate::kir::Trips;
 use std::collections::BTreeMap;
 
@@ -24,6 +24,12 @@ const MOST_CASES: usize = 256;
 
 /// Proves that all roles come to their ends and that all stages are released; or says why not.
 pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &Model<'_>) -> Result<(), String> {
+    if let Some(trips) = programs.iter().find_map(|steps| differs_in_cluster(steps, model)) {
+        return Err(format!(
+            "the trips of {} may differ between the CTAs of a cluster, which take part together",
+            text(trips)
+        ));
+    }
     let mut cases: Vec<BTreeMap<&str, Case>> = vec![BTreeMap::new()];
     for (key, unknown) in found {
         let few = unknown.least.min(unknown.settled)..unknown.settled;
