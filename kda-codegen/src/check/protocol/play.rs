@@ -7,8 +7,11 @@ use crate::diag::Result;
 use crate::kir::Trips;
 use std::collections::BTreeMap;
 
-/// Trips of a known loop beyond which more repeat what was seen.
+/// Trips of a known loop that a proof does one by one.
 pub const MANY: u64 = 4096;
+
+/// Steps of a role beyond which a run finds nothing.
+const MOST_STEPS: u64 = 100_000;
 
 /// How far stages and barriers are.
 #[derive(Clone, Debug)]
@@ -183,17 +186,23 @@ pub struct Agent<'p> {
     pub stack: Vec<(&'p [Step], usize, u64)>,
     /// It has arrived at the meeting at which it waits.
     pub announced: bool,
+    /// Steps that it has looked at.
+    steps: u64,
 }
 
 impl<'p> Agent<'p> {
     /// At the beginning of its program.
     pub fn new(steps: &'p [Step]) -> Agent<'p> {
-        Agent { stack: vec![(steps, 0, 1)], announced: false }
+        Agent { stack: vec![(steps, 0, 1)], announced: false, steps: 0 }
     }
 
     /// The next event, or the next loop of which `trips` does not know how often it runs; enters and leaves loops on the way.
     pub fn next(&mut self, trips: &impl Fn(&Option<Trips>, usize, &[Step]) -> Option<u64>) -> Option<&'p Step> {
         loop {
+            self.steps += 1;
+            if self.exhausted() {
+                return None;
+            }
             let (steps, position, left) = self.stack.last_mut()?;
             let steps: &'p [Step] = steps;
             match steps.get(*position) {
@@ -217,6 +226,11 @@ impl<'p> Agent<'p> {
         }
     }
 
+    /// It has done more than anybody wants to see.
+    pub fn exhausted(&self) -> bool {
+        self.steps > MOST_STEPS
+    }
+
     /// Goes past the step at which it is.
     pub fn advance(&mut self) {
         self.announced = false;
@@ -237,7 +251,7 @@ pub fn run(
     let mut levels = Levels::new(model, programs);
     let count = |of: &Option<Trips>, span: usize, _: &[Step]| {
         let value = key(of, span).and_then(|key| trips.get(key.as_str()).copied()).unwrap_or(0);
-        Some(super::program::count(of, value).min(MANY))
+        Some(super::program::count(of, value))
     };
     let mut moved = true;
     while std::mem::take(&mut moved) {
@@ -248,6 +262,9 @@ pub fn run(
                 }
                 agent.advance();
                 moved = true;
+            }
+            if agent.exhausted() {
+                return Ok(());
             }
         }
     }

@@ -138,6 +138,7 @@ fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) 
                     ended = false;
                 }
                 Some(Step::Event(_)) => ended = false,
+                None if agent.exhausted() => return Err("the roles do too much".to_string()),
                 None => {}
             }
         }

@@ -55,6 +55,13 @@ fn what_is_proved() {
     ] {
         assert_eq!(walk(around), Verdict::Proved, "{around}");
     }
+    // Known numbers are multiplied, as far as they can be played.
+    let idle = "for i in 0..100000 { for j in 0..100000 { for k in 0..m { STEP } } }";
+    walk(idle);
+    for (put, get) in [(10_000, [100, 100]), (4000, [2000, 2])] {
+        let get = format!("for i in 0..{} {{ for j in 0..{} {{ {GET} }} }}", get[0], get[1]);
+        verdict(&format!("for i in 0..{put} {{ {PUT} }}"), &get);
+    }
     // The first trip of one role stands ahead of its loop.
     let ahead = "if n > 0 { let mut s = ring.wait(); for i in 1..n { s.release(); s = ring.wait(); } s.release(); }";
     assert_eq!(verdict(&format!("for i in 0..n {{ {PUT} }}"), ahead), Verdict::Proved);
@@ -101,6 +108,7 @@ fn what_may_go_wrong() {
         ("for i in 0..n { PUT }", "for i in 0..m { GET }"),
         ("for i in 0..n { PUT }", "for i in 1..n { GET }"),
         ("for i in 0..n { PUT }", "let k = mine.at([0]).load(); for i in 0..k { GET }"),
+        ("for i in 0..5000 { PUT }", "for i in 0..5001 { GET }"),
         ("if n > 2 { PUT }", "if n > 3 { GET }"),
         ("for i in 0..n { if i > 2 { PUT } }", "for i in 0..n { if i > 1 { GET } }"),
         (
