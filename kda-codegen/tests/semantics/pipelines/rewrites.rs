@@ -99,3 +99,38 @@ fn producers_overwrite_their_own_stores() {
         check(Case { roles: "load = 0..1, math = 1..4", params: [X_MAP, Y], body: body.leak() }, |x| x);
     }
 }
+
+/// Rows that threads copy asynchronously in one trip and a bulk copy fills in another.
+#[test]
+fn asynchronous_copies_are_overwritten_by_bulk_copies() {
+    let case = Case {
+        roles: "load = 0..1, math = 1..4",
+        params: [X, Y],
+        body: "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, _, S>() };
+        #[role(load)]
+        for i in 0..n {
+            let slot = ring.acquire();
+            if i % 2 == 0 {
+                #[elect_one]
+                for r in 0..4 {
+                    slot.v.at([r]).bulk_load(x.at([8 * i + r]));
+                }
+            }
+            for r in 0..8 {
+                if r >= 4 || i % 2 == 1 {
+                    slot.v.at([r, lane]).copy_async(x.at([8 * i + r, lane]));
+                }
+            }
+            slot.commit();
+        }
+        #[role(math)]
+        for i in 0..n {
+            let slot = ring.wait();
+            for r in (warp - 1..8).step_by(3) {
+                y.at([8 * i + r, lane]).store(slot.v[[r, lane]] + 1.0);
+            }
+            slot.release();
+        }",
+    };
+    case.check(|_, x| x + 1.0);
+}
