@@ -29,11 +29,11 @@ pub fn derive(region: &mut Region, generic: &[bool], products: BTreeSet<usize>, 
 fn async_sources(region: &Region, sources: &mut BTreeSet<usize>) {
     for node in region {
         match node {
-            Node::Sync { sync, .. } => {
-                if let Sync::BulkStore { buffer, .. } | Sync::ProductRead { buffer } | Sync::BulkFill { buffer } = sync
-                {
-                    sources.insert(*buffer);
-                }
+            Node::Sync {
+                sync: Sync::BulkStore { buffer, .. } | Sync::ProductRead { buffer } | Sync::BulkFill { buffer },
+                ..
+            } => {
+                sources.insert(*buffer);
             }
             Node::If { then, other, .. } => {
                 async_sources(then, sources);

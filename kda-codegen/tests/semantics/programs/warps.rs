@@ -279,10 +279,10 @@ impl State {
                 }
                 Step::Vector(x, y) => {
                     let at = |l: usize| 4 * (v[*y][l] as usize % 4);
-                    for l in 0..LANES {
+                    (0..LANES).for_each(|l| {
                         let four = [v[*x][l], v[*y][l], v[*x][l].wrapping_add(1), 7];
                         self.tile[l][at(l)..at(l) + 4].copy_from_slice(&four);
-                    }
+                    });
                     self.v[*x] = lanes(|l| {
                         let four = &self.tile[l ^ 1][at(l)..at(l) + 4];
                         let [a, b, c, d] = [four[0], four[1].wrapping_mul(3), four[2].wrapping_mul(5), four[3]];
