@@ -9,7 +9,9 @@ use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 use std::time::{Duration, Instant};
 
 /// Kernels to start from; between them they use everything that bodies can hold.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
+    include_str!("fuzz/products.rs.txt"),
+    include_str!("fuzz/fragments.rs.txt"),
     include_str!("fuzz/clusters.rs.txt"),
     include_str!("fuzz/persistent.rs.txt"),
     include_str!("fuzz/tensor_memory.rs.txt"),

@@ -1,6 +1,6 @@
 //! Derives the proxy fences.
 //!
-//! - Ordinary stores to a shared buffer that a bulk copy or a product of a warpgroup reads are followed by
+//! - Ordinary stores to a shared buffer that a bulk copy or a product of a warpgroup reads, or a bulk copy overwrites, are followed by
 //!   `fence.proxy.async.shared::cta` in the writing threads, ahead of the barrier that hands the buffer over. One fence a
 //!   hand-over, not one a store: the fence costs a memory barrier. Lanes that meet on the way to a barrier of more threads
 //!   leave it to that barrier.
@@ -30,7 +30,10 @@ pub fn derive(region: &mut Region, generic: &[bool], products: BTreeSet<usize>, 
 fn async_sources(region: &Region, sources: &mut BTreeSet<usize>) {
     for node in region {
         match node {
-            Node::Sync { sync: Sync::BulkStore { buffer, .. } | Sync::ProductRead { buffer }, .. } => {
+            Node::Sync {
+                sync: Sync::BulkStore { buffer, .. } | Sync::ProductRead { buffer } | Sync::BulkFill { buffer },
+                ..
+            } => {
                 sources.insert(*buffer);
             }
             Node::If { then, other, .. } => {
@@ -56,7 +59,7 @@ fn hands_over(sync: &Sync) -> bool {
     match sync {
         Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } | Sync::NamedArrive { .. } => true,
         Sync::Warp | Sync::Give { .. } | Sync::MbarrierArrive => true,
-        Sync::BulkStore { .. } | Sync::ProductRead { .. } => true,
+        Sync::BulkStore { .. } | Sync::ProductRead { .. } | Sync::BulkFill { .. } => true,
         Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
     }
 }
@@ -78,7 +81,7 @@ fn meet_later(code: &[Node]) -> bool {
 }
 
 struct Fences<'a> {
-    /// Buffers that bulk copies and products read.
+    /// Buffers that bulk copies and products access.
     sources: BTreeSet<usize>,
     generic: &'a [bool],
 }

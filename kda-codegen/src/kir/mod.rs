@@ -183,6 +183,11 @@ pub enum Sync {
         /// Index of the buffer.
         buffer: usize,
     },
+    /// A bulk copy writes a shared buffer: it follows this step.
+    BulkFill {
+        /// Index of the buffer.
+        buffer: usize,
+    },
     /// A bulk copy from a shared buffer to global memory.
     BulkStore {
         /// Index of the buffer.

@@ -132,6 +132,7 @@ impl Writer {
                     sync,
                     Sync::SharedWrite { .. }
                         | Sync::ProductRead { .. }
+                        | Sync::BulkFill { .. }
                         | Sync::Take { .. }
                         | Sync::Give { .. }
                         | Sync::Restart { .. }
@@ -206,6 +207,7 @@ impl Writer {
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
             Sync::SharedWrite { .. }
             | Sync::ProductRead { .. }
+            | Sync::BulkFill { .. }
             | Sync::Take { .. }
             | Sync::Give { .. }
             | Sync::Restart { .. }

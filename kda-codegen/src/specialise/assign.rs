@@ -176,8 +176,15 @@ fn same_type(old: &Value, new: Value, site: Site<'_>) -> Result<Value> {
     {
         return Ok(new);
     }
-    let differ =
-        |new: &Value| Err(Diagnostic::new(160, site, format!("{} is assigned to {}", new.describe(), old.describe())));
+    let differ = |new: &Value| {
+        let error = Diagnostic::new(160, site, format!("{} is assigned to {}", new.describe(), old.describe()));
+        Err(match old {
+            Value::Operand(_) => {
+                error.help("assign to the accumulator, and write `acc.as_a::<…>()` where it is multiplied")
+            }
+            _ => error,
+        })
+    };
     match (old, new) {
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             let items = a.iter().zip(b).map(|(old, new)| same_type(old, new, site));

@@ -66,9 +66,15 @@ impl Specialiser<'_> {
             }
             _ => {
                 let message = format!("one side gives {}, the other {}", a.describe(), b.describe());
-                Err(Diagnostic::new(163, site, message).help(
-                    "a value that differs between runtime branches must be a number, or an array or tuple of numbers",
-                ))
+                let help = match (a, b) {
+                    (Value::Acc(_), Value::Acc(_)) => {
+                        "declare an accumulator ahead of the branch, and assign to it on each side"
+                    }
+                    _ => {
+                        "a value that differs between runtime branches must be a number, or an array or tuple of numbers"
+                    }
+                };
+                Err(Diagnostic::new(163, site, message).help(help))
             }
         }
     }

@@ -350,8 +350,12 @@ impl<'a> Specialiser<'a> {
     /// Checks rings and barriers over the whole kernel.
     fn check_protocol(&self, region: &crate::kir::Region) -> Result<crate::check::protocol::Verdict> {
         use crate::check::protocol::{BarrierModel, Model, RingModel, check};
-        let ring =
-            |r: &pipeline::Ring| RingModel { name: r.name.clone(), stages: r.stages.into(), sides: r.sides.clone() };
+        let ring = |(index, r): (usize, &pipeline::Ring)| RingModel {
+            name: r.name.clone(),
+            stages: r.stages.into(),
+            sides: r.sides.clone(),
+            shared: self.releasing(index) > 1,
+        };
         let barrier = |(b, between): &(Barrier, Vec<usize>)| BarrierModel {
             name: b.name.clone(),
             id: b.id,
@@ -359,8 +363,9 @@ impl<'a> Specialiser<'a> {
         };
         let model = Model {
             roles: self.resolved.roles.iter().map(|r| r.name.clone()).collect(),
-            rings: self.rings.iter().map(ring).collect(),
+            rings: self.rings.iter().enumerate().map(ring).collect(),
             barriers: self.barriers.iter().map(barrier).collect(),
+            unseen: self.raw_barriers,
             spans: &self.spans,
         };
         let verdict = check(region, &model)?;

@@ -72,6 +72,7 @@ impl Specialiser<'_> {
             None => self.announce(boxes.slot, bytes, condition.as_ref(), site)?,
         };
         let Some((barrier, guard)) = announced else { return Ok(Value::Unit) };
+        self.builder.sync(Sync::BulkFill { buffer: boxes.buffer });
         let map = self.map_address(tensor.param);
         for (place, column) in &boxes.parts {
             let coordinates = self.shifted(&tensor.coordinates, *column, site)?;

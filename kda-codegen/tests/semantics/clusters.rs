@@ -388,3 +388,27 @@ fn parts_of_a_multicast_must_fit() {
         assert_eq!(error_of(&source), 820, "{size} CTAs, {m} rows each");
     }
 }
+
+/// Loops over what the CTAs of a cluster do together are proved where all of them run equally often.
+#[test]
+fn trips_that_differ_in_a_cluster_are_not_proved() {
+    use kda_codegen::check::protocol::Verdict;
+    let verdict = |source: &str| Run::new(source).compiled.protocol;
+    let tiles = |trips: &str| verdict(&product(2, "32").replace("0..k / 64", trips));
+    assert_eq!(tiles("0..k / 64"), Verdict::Proved);
+    assert_eq!(tiles("0..ctaid.y + k / 64"), Verdict::Proved);
+    for trips in ["0..ctaid.x", "0..k / 64 + cluster_rank", "ctaid.x..k / 64"] {
+        assert!(matches!(tiles(trips), Verdict::NotProved { why } if why.contains("of a cluster")), "{trips}");
+    }
+    // Alone each CTA may run as it likes.
+    let alone = product(2, "64").replace("tma_multicast", "tma_load").replace("0..k / 64", "0..ctaid.x");
+    assert_eq!(verdict(&alone), Verdict::Proved);
+    let barrier = |trips: &str| {
+        let body = "let ring = Pipeline::cta { v: smem::<u32, Shape<32>, _, 2>() };
+            for i in TRIPS { let s = ring.acquire(); s.commit(); let s = ring.wait(); s.release(); cluster_sync(); }
+            y.at([ctaid.x, tid]).store(x[[ctaid.x, tid]] + m);";
+        verdict(&kernel(2, &body.replace("TRIPS", trips)))
+    };
+    assert_eq!(barrier("0..m"), Verdict::Proved);
+    assert!(matches!(barrier("0..ctaid.x"), Verdict::NotProved { .. }));
+}

@@ -7,6 +7,7 @@ mod products;
 mod protocol;
 mod raw;
 mod restarts;
+mod rewrites;
 mod unrolled;
 
 use super::harness::{Random, Run, error_of};

@@ -231,3 +231,37 @@ fn wrong_uses_of_tensor_memory_are_errors() {
         assert_eq!(error_of(&plain.replace(from, to)), code, "{to}");
     }
 }
+
+/// Threads store the tiles: fenced ahead of the products.
+#[test]
+fn operands_that_threads_store() {
+    let source = product(64, 2, 2)
+        .replace("(m, k)] a: TensorMap<bf16, Shape<128, 64>, Swizzle<128>>", "(m, 64)] a: Global<bf16>")
+        .replace("(64, k)] b: TensorMap<bf16, Shape<64, 64>, Swizzle<128>>", "(64, 64)] b: Global<bf16>")
+        .replace("tiles: u32,", "tiles: u32, k: u32,")
+        .replace("#[role(load)]\n        #[elect_one]", "#[role(load)]")
+        .replace(
+            "slot.a.tma_load(a, [(ctaid.x * tiles + tile) * 128, kb * 64]);",
+            "for i in (lane..128 * 64).step_by(32) {
+                    let row = (ctaid.x * tiles + tile) * 128 + i / 64;
+                    slot.a[[i / 64, i % 64]] = a.at([row, kb * 64 + i % 64]).load();
+                }",
+        )
+        .replace(
+            "slot.b.tma_load(b, [0, kb * 64]);",
+            "for i in (lane..64 * 64).step_by(32) {
+                    slot.b[[i / 64, i % 64]] = b.at([i / 64, kb * 64 + i % 64]).load();
+                }",
+        );
+    let (m, n, k) = ((128 * TILES * CTAS) as usize, 64, 64usize);
+    let mut random = Random::new(11);
+    let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| random.below(9) as f32 - 4.0).collect() };
+    let (a, b) = (values(m * k), values(n * k));
+    let half = |values: &[f32]| -> Vec<u16> { values.iter().map(|v| (v.to_bits() >> 16) as u16).collect() };
+    let mut run = Run::new(&source);
+    run.tensor("a", &half(&a)).tensor("b", &half(&b)).tensor("c", &vec![0f32; m * n]);
+    run.set("m", m as u32).set("k", k as u32).set("pitch", n as u64).set("ctas", CTAS).set("tiles", TILES);
+    let expected: Vec<f32> = (0..m * n).map(|i| (0..k).map(|l| a[i / n * k + l] * b[i % n * k + l]).sum()).collect();
+    assert_eq!(run.launch_everywhere(CTAS).read::<f32>("c"), expected);
+    assert!(!reports(&mut run, "fence.proxy.async", 0).is_empty(), "{}", run.compiled.ptx);
+}

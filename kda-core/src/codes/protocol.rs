@@ -63,14 +63,18 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         660,
         "stages left over",
-        "With some numbers of trips the producing side commits more stages than the consuming side releases.",
+        "With some numbers of trips, or at an early `return`, the producing side has committed more stages than the \
+         consuming side has released.",
         "Give both sides the same loop: the same bounds, written as the same expression.",
     ),
     entry(
         661,
         "deadlock",
-        "With some numbers of trips a role waits for a stage or a barrier that no other role will ever give.",
-        "Give both sides the same loop, and meet at barriers in the same order.",
+        "With some numbers of trips a role waits for a stage or a barrier that no other role will ever give. Or a role \
+         arrives at a named barrier twice before another one has arrived once: the barrier counts arrivals and completes \
+         without the other, which then waits for ever.",
+        "Give both sides the same loop, and meet at barriers in the same order. Between two arrivals let a role wait for \
+         what the others do after theirs.",
     ),
     entry(
         662,

@@ -10,15 +10,17 @@
 //! Each expression is tried with 0, 1, S - 1, S, S + 1 and 2 S + 1, S being the deepest ring, and as much more than the
 //! constants beside it; all equal first and then one after another different from the rest, but for values that come from memory or belong to a `while`: whether they are
 //! equal is not known. A ring whose sides agree only by luck gets stuck in one of these runs, or ends with
-//! stages that nobody has released. These runs find errors; `proof` looks for an argument for all numbers of trips.
+//! stages that nobody has released. Each early `return` is an end of its own. These runs find errors; `proof` looks for an argument for all numbers of trips.
 //!
 //! | question | file |
 //! | --- | --- |
 //! | what a role does | `program` |
 //! | how far stages and barriers are, and who may go on | `play` |
+//! | who may arrive too early at a barrier | `order` |
 //! | does it hold for every number of trips | `proof` |
 //! | how an error is told | `report` |
 
+mod order;
 mod play;
 mod program;
 mod proof;
@@ -27,7 +29,7 @@ mod report;
 use crate::diag::Result;
 use crate::kir::Region;
 use proc_macro2::Span;
-use program::{Step, program, unknowns};
+use program::{Step, programs, unknowns};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A ring, as the check sees it.
@@ -39,6 +41,8 @@ pub struct RingModel {
     pub stages: u64,
     /// Roles of each side, in the order of flow; none if all threads of the CTA are every side.
     pub sides: Vec<Vec<usize>>,
+    /// Its stages are filled and released by all CTAs of a cluster.
+    pub shared: bool,
 }
 
 impl RingModel {
@@ -68,6 +72,8 @@ pub struct Model<'m> {
     pub rings: Vec<RingModel>,
     /// Named barriers.
     pub barriers: Vec<BarrierModel>,
+    /// Roles may wait for each other in ways that the check does not see.
+    pub unseen: bool,
     /// Places of events in the author's source.
     pub spans: &'m [(Span, Span)],
 }
@@ -99,6 +105,13 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// What holds of two ends of a kernel.
+    fn and(self, other: Verdict) -> Verdict {
+        if let Verdict::Proved = self { other } else { self }
+    }
+}
+
 /// Largest value that is tried for what is not known, beside the depth of rings.
 const MOST_TRIED: u64 = 256;
 
@@ -112,8 +125,17 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
         let model = Model { roles: vec!["all threads".into()], ..model.clone() };
         return check(region, &model);
     }
-    let programs =
-        (0..model.roles.len()).map(|role| program(region, role, model)).collect::<Result<Vec<Vec<Step>>>>()?;
+    let by_role = (0..model.roles.len()).map(|role| programs(region, role, model)).collect::<Result<Vec<_>>>()?;
+    let mut verdict = Verdict::Proved;
+    for end in 0..by_role.first().map_or(0, Vec::len) {
+        let programs: Vec<Vec<Step>> = by_role.iter().filter_map(|ends| ends.get(end).cloned()).collect();
+        verdict = verdict.and(check_end(&programs, model)?);
+    }
+    Ok(verdict)
+}
+
+/// Checks what the roles do up to one of their ends.
+fn check_end(programs: &[Vec<Step>], model: &Model<'_>) -> Result<Verdict> {
     let mut found = BTreeMap::new();
     programs.iter().for_each(|program| unknowns(program, &mut found));
     let deepest = model.rings.iter().map(|r| r.stages).max().unwrap_or(1);
@@ -123,16 +145,16 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     for common in &values {
         let all: BTreeMap<&str, u64> =
             found.iter().map(|(key, unknown)| (key.as_str(), (*common).max(unknown.least.min(MOST_TRIED)))).collect();
-        play::run(&programs, &all, &found, model)?;
+        play::run(programs, &all, &found, model)?;
         if found.len() > 1 {
             for key in found.keys().filter(|key| !program::opaque(key)) {
                 let mut one = all.clone();
                 one.insert(key, all[key.as_str()] + 1);
-                play::run(&programs, &one, &found, model)?;
+                play::run(programs, &one, &found, model)?;
             }
         }
     }
-    Ok(match proof::prove(&programs, &found, model) {
+    Ok(match proof::prove(programs, &found, model) {
         Ok(()) => Verdict::Proved,
         Err(why) => Verdict::NotProved { why },
     })

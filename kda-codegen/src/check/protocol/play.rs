@@ -1,16 +1,20 @@
 //! The roles played against each other: counts of stages and arrivals, and whether an event is possible.
 
+use super::order::Order;
 use super::program::{Event, Step, Unknown, key};
 use super::{Model, report};
 use crate::diag::Result;
 use crate::kir::Trips;
 use std::collections::BTreeMap;
 
-/// Trips of a known loop beyond which more repeat what was seen.
+/// Trips of a known loop that a proof does one by one.
 pub const MANY: u64 = 4096;
 
+/// Steps of a role beyond which a run finds nothing.
+const MOST_STEPS: u64 = 100_000;
+
 /// How far stages and barriers are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Levels {
     /// Stages taken so far, by ring, side and role.
     pub taken: Vec<Vec<Vec<u64>>>,
@@ -20,16 +24,23 @@ pub struct Levels {
     arrivals: Vec<Vec<u64>>,
     /// Restarts so far, by ring and role, and the stages taken at the last one.
     restarts: Vec<Vec<(u64, u64)>>,
+    /// What roles know of arrivals.
+    order: Option<Order>,
+    /// The first arrival that may come before others have arrived at the one before it: the role, its event, who may be late.
+    pub early: Option<(usize, Event, usize)>,
 }
 
 impl Levels {
     /// Nothing has happened.
-    pub fn new(model: &Model<'_>) -> Levels {
+    pub fn new(model: &Model<'_>, programs: &[Vec<Step>]) -> Levels {
         let roles = model.roles.len();
         let none: Vec<Vec<Vec<u64>>> = model.rings.iter().map(|r| vec![vec![0; roles]; r.sides.len()]).collect();
         let arrivals = vec![vec![0; roles]; model.barriers.len() + 1];
         let restarts = vec![vec![(0, 0); roles]; model.rings.len()];
-        Levels { taken: none.clone(), given: none, arrivals, restarts }
+        // Whoever always waits where it arrives cannot be early.
+        let early = !model.unseen && programs.iter().any(|steps| arrives(steps));
+        let order = early.then(|| Order::new(model, arrivals.len()));
+        Levels { taken: none.clone(), given: none, arrivals, restarts, order, early: None }
     }
 
     /// Stages that every role of a side has given.
@@ -48,15 +59,27 @@ impl Levels {
                 };
                 let taken = &mut self.taken[ring][side][role];
                 let possible = *taken < available;
-                *taken += u64::from(possible);
+                if possible {
+                    let number = *taken;
+                    *taken += 1;
+                    let from = side.checked_sub(1).unwrap_or(last);
+                    let number = if side == 0 { number.checked_sub(model.rings[ring].stages) } else { Some(number) };
+                    if let (Some(order), Some(number)) = (&mut self.order, number) {
+                        order.take(role, ring, from, model.parties(ring, from), number);
+                    }
+                }
                 possible
             }
             Event::Give { ring, side, .. } => {
+                if let Some(order) = &mut self.order {
+                    order.give(ring, side, role);
+                }
                 self.given[ring][side][role] += 1;
                 true
             }
             Event::Arrive { barrier, .. } => {
-                self.arrivals[number(Some(barrier), model)][role] += 1;
+                let at = number(Some(barrier), model);
+                self.arrive(role, at, event, model);
                 true
             }
             Event::Restart { ring, .. } => {
@@ -73,16 +96,43 @@ impl Levels {
             Event::Meet { barrier, .. } => {
                 let at = number(barrier, model);
                 if !std::mem::replace(announced, true) {
-                    self.arrivals[at][role] += 1;
+                    self.arrive(role, at, event, model);
                 }
-                let arrivals = &self.arrivals[at];
-                participants(at, model).iter().all(|other| arrivals[*other] >= arrivals[role])
+                let (arrivals, between) = (&self.arrivals[at], participants(at, model));
+                let possible = between.iter().all(|other| arrivals[*other] >= arrivals[role]);
+                if let (true, Some(order)) = (possible, &mut self.order) {
+                    order.meet(role, at, &between);
+                }
+                possible
             }
         }
     }
 
+    /// Forgets what roles do not know of arrivals in a later situation; true if there was any of that.
+    pub fn weaken(&mut self, now: &Levels) -> bool {
+        match (&mut self.order, &now.order) {
+            (Some(mine), Some(now)) => mine.weaken(now),
+            _ => false,
+        }
+    }
+
+    fn arrive(&mut self, role: usize, at: usize, event: Event, model: &Model<'_>) {
+        self.arrivals[at][role] += 1;
+        if let Some(late) = self.order.as_mut().and_then(|order| order.arrive(role, at, &participants(at, model))) {
+            self.early.get_or_insert((role, event, late));
+        }
+    }
+
+    /// What was possible `before` is possible again.
+    pub fn as_before(&self, before: &Levels, model: &Model<'_>) -> bool {
+        let (now, then) = (self.clone().relative(model), before.clone().relative(model));
+        let same = (now.taken, now.given, now.arrivals, now.restarts)
+            == (then.taken, then.given, then.arrivals, then.restarts);
+        same && self.early.is_none()
+    }
+
     /// The same situation with as small counts as possible: what is possible depends on differences alone.
-    pub fn relative(mut self, model: &Model<'_>) -> Levels {
+    fn relative(mut self, model: &Model<'_>) -> Levels {
         for ring in 0..self.taken.len() {
             let used = |side: usize| model.parties(ring, side).iter().map(move |role| (side, *role));
             let parties: Vec<(usize, usize)> = (0..self.taken[ring].len()).flat_map(used).collect();
@@ -109,6 +159,14 @@ impl Levels {
     }
 }
 
+/// True if a role arrives somewhere without waiting.
+fn arrives(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Event(event) => matches!(event, Event::Arrive { .. }),
+        Step::Loop { body, .. } => arrives(body),
+    })
+}
+
 /// Number of a barrier among the arrivals.
 fn number(barrier: Option<u32>, model: &Model<'_>) -> usize {
     barrier.and_then(|id| model.barriers.iter().position(|b| b.id == id)).map_or(0, |index| index + 1)
@@ -128,17 +186,23 @@ pub struct Agent<'p> {
     pub stack: Vec<(&'p [Step], usize, u64)>,
     /// It has arrived at the meeting at which it waits.
     pub announced: bool,
+    /// Steps that it has looked at.
+    steps: u64,
 }
 
 impl<'p> Agent<'p> {
     /// At the beginning of its program.
     pub fn new(steps: &'p [Step]) -> Agent<'p> {
-        Agent { stack: vec![(steps, 0, 1)], announced: false }
+        Agent { stack: vec![(steps, 0, 1)], announced: false, steps: 0 }
     }
 
     /// The next event, or the next loop of which `trips` does not know how often it runs; enters and leaves loops on the way.
     pub fn next(&mut self, trips: &impl Fn(&Option<Trips>, usize, &[Step]) -> Option<u64>) -> Option<&'p Step> {
         loop {
+            self.steps += 1;
+            if self.exhausted() {
+                return None;
+            }
             let (steps, position, left) = self.stack.last_mut()?;
             let steps: &'p [Step] = steps;
             match steps.get(*position) {
@@ -162,6 +226,11 @@ impl<'p> Agent<'p> {
         }
     }
 
+    /// It has done more than anybody wants to see.
+    pub fn exhausted(&self) -> bool {
+        self.steps > MOST_STEPS
+    }
+
     /// Goes past the step at which it is.
     pub fn advance(&mut self) {
         self.announced = false;
@@ -179,10 +248,10 @@ pub fn run(
     model: &Model<'_>,
 ) -> Result<()> {
     let mut agents: Vec<Agent<'_>> = programs.iter().map(|steps| Agent::new(steps)).collect();
-    let mut levels = Levels::new(model);
+    let mut levels = Levels::new(model, programs);
     let count = |of: &Option<Trips>, span: usize, _: &[Step]| {
         let value = key(of, span).and_then(|key| trips.get(key.as_str()).copied()).unwrap_or(0);
-        Some(super::program::count(of, value).min(MANY))
+        Some(super::program::count(of, value))
     };
     let mut moved = true;
     while std::mem::take(&mut moved) {
@@ -193,6 +262,9 @@ pub fn run(
                 }
                 agent.advance();
                 moved = true;
+            }
+            if agent.exhausted() {
+                return Ok(());
             }
         }
     }
@@ -207,6 +279,9 @@ pub fn run(
     let condition = report::with(trips, found);
     if !stuck.is_empty() {
         return Err(report::deadlock(&stuck, &levels, &condition, model));
+    }
+    if let Some((role, event, late)) = levels.early {
+        return Err(report::early(role, event, late, &condition, model));
     }
     report::left_over(programs, &levels, &condition, model)
 }

@@ -64,10 +64,21 @@ pub enum Step {
     },
 }
 
-/// The steps of one role.
-pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<Step>> {
-    let mut steps = Vec::new();
+/// What a role does: up to the end of the kernel, and up to each early `return`, in the order of the source. All threads of
+/// the CTA return together, so that every role has the same ends.
+pub fn programs(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<Vec<Step>>> {
+    let mut ends = Vec::new();
+    if let (steps, false) = part(region, role, model, &mut ends)? {
+        ends.push(steps);
+    }
+    Ok(ends)
+}
+
+/// The steps of a role in a part of the kernel, and whether it ends in a `return`; `ends` gets the steps up to each.
+fn part(region: &Region, role: usize, model: &Model<'_>, ends: &mut Vec<Vec<Step>>) -> Result<(Vec<Step>, bool)> {
+    let mut steps: Vec<Step> = Vec::new();
     for node in region {
+        let from = ends.len();
         match node {
             // Whatever stands outside roles is done by every role; a ring of the whole CTA counts once.
             Node::Sync {
@@ -76,48 +87,66 @@ pub fn program(region: &Region, role: usize, model: &Model<'_>) -> Result<Vec<St
             Node::Sync { sync, .. } => steps.extend(event(sync).map(Step::Event)),
             Node::If { branch: Branch::Roles(roles), then, .. } => {
                 if roles.contains(&role) {
-                    steps.extend(program(then, role, model)?);
+                    steps.extend(part(then, role, model, ends)?.0);
                 }
             }
             // One thread acts for the role; the others meet it behind the branch.
-            Node::If { branch: Branch::Elected, then, .. } => steps.extend(program(then, role, model)?),
+            Node::If { branch: Branch::Elected, then, .. } => steps.extend(part(then, role, model, ends)?.0),
             // The same steps as those of the trip before it.
             Node::If { branch: Branch::NextTrip, .. } | Node::Loop { trips: Some(Trips::Part), .. } => {}
             Node::If { branch: kind @ (Branch::Plain | Branch::Guard(_)), then, other, uniform, .. } => {
-                let (mut a, mut b) = (program(then, role, model)?, program(other, role, model)?);
+                let (mut a, a_ends) = part(then, role, model, ends)?;
+                let (mut b, b_ends) = part(other, role, model, ends)?;
                 if *uniform == Uniform::Cta {
                     // All threads of the role take the same side, and nobody else meets them there.
                     without_own_barriers(&mut a, role, model);
                     without_own_barriers(&mut b, role, model);
                 }
-                if let (Branch::Guard(trips), Some(span), []) = (kind, first_span(&a), b.as_slice()) {
-                    steps.push(Step::Loop { trips: Some(trips.clone()), body: a, span });
-                    continue;
+                begin_with(&steps, &mut ends[from..]);
+                match (a_ends, b_ends) {
+                    (true, true) => return Ok((steps, true)),
+                    (true, false) => steps.extend(b),
+                    (false, true) => steps.extend(a),
+                    (false, false) => steps.extend(branch(kind, a, &b, model)?),
                 }
-                if !same(&a, &b) {
-                    let Some(span) = first_span(&a).or(first_span(&b)) else { continue };
-                    return Err(Diagnostic::new(
-                        657,
-                        model.place(span),
-                        "a runtime branch takes part in a pipeline or a barrier on one of its sides only",
-                    )
-                    .help(
-                        "take and give stages outside the branch, and make only the copies or the work conditional",
-                    ));
-                }
-                steps.extend(a);
             }
             Node::Loop { head, body, trips, .. } => {
-                steps.extend(program(head, role, model)?);
-                let body = program(body, role, model)?;
-                if let Some(span) = first_span(&body) {
-                    steps.push(Step::Loop { trips: trips.clone(), body, span });
-                }
+                steps.extend(part(head, role, model, ends)?.0);
+                let body = part(body, role, model, ends)?.0;
+                let all = first_span(&body).map(|span| Step::Loop { trips: trips.clone(), body, span });
+                steps.extend(all);
+                // Some trips have been whole.
+                begin_with(&steps, &mut ends[from..]);
             }
-            Node::Inst { .. } | Node::Return(_) | Node::Comment(_) => {}
+            Node::Return(_) => {
+                ends.push(steps.clone());
+                return Ok((steps, true));
+            }
+            Node::Inst { .. } | Node::Comment(_) => {}
         }
     }
-    Ok(steps)
+    Ok((steps, false))
+}
+
+/// Puts steps ahead of what leads to ends.
+fn begin_with(steps: &[Step], ends: &mut [Vec<Step>]) {
+    ends.iter_mut().for_each(|end| *end = [steps, end].concat());
+}
+
+/// The steps of a branch of which both sides go on.
+fn branch(kind: &Branch, then: Vec<Step>, other: &[Step], model: &Model<'_>) -> Result<Vec<Step>> {
+    if let (Branch::Guard(trips), Some(span), []) = (kind, first_span(&then), other) {
+        return Ok(vec![Step::Loop { trips: Some(trips.clone()), body: then, span }]);
+    }
+    match first_span(&then).or(first_span(other)) {
+        Some(span) if !same(&then, other) => Err(Diagnostic::new(
+            657,
+            model.place(span),
+            "a runtime branch takes part in a pipeline or a barrier on one of its sides only",
+        )
+        .help("take and give stages outside the branch, and make only the copies or the work conditional")),
+        _ => Ok(then),
+    }
 }
 
 fn event(sync: &Sync) -> Option<Event> {
@@ -134,6 +163,7 @@ fn event(sync: &Sync) -> Option<Event> {
         | Sync::MbarrierArrive
         | Sync::SharedWrite { .. }
         | Sync::ProductRead { .. }
+        | Sync::BulkFill { .. }
         | Sync::BulkStore { .. }
         | Sync::MbarrierInit { .. } => None,
     }
@@ -245,6 +275,26 @@ pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
         Some(Trips::Expression { key, .. } | Trips::Guard { key, .. }) => Some(key.clone()),
         Some(Trips::Part) | None => Some(format!("loop at {span}")),
     }
+}
+
+/// A loop with steps in which all CTAs of a cluster take part, but which may run differently often in them.
+pub fn differs_in_cluster<'s>(steps: &'s [Step], model: &Model<'_>) -> Option<&'s Option<Trips>> {
+    steps.iter().find_map(|step| {
+        let Step::Loop { trips, body, span } = step else { return None };
+        // Neighbours in a cluster lie along x.
+        let differs = key(trips, *span).is_some_and(|key| key.contains("%ctaid.x") || key.contains("%cluster"));
+        if differs && in_cluster(body, model) { Some(trips) } else { differs_in_cluster(body, model) }
+    })
+}
+
+/// True if all CTAs of a cluster take part in a step.
+fn in_cluster(steps: &[Step], model: &Model<'_>) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Event(Event::Take { ring, .. } | Event::Give { ring, .. }) => model.rings[*ring].shared,
+        Step::Event(Event::Meet { barrier, .. }) => *barrier == Some(CLUSTER),
+        Step::Event(_) => false,
+        Step::Loop { body, .. } => in_cluster(body, model),
+    })
 }
 
 /// True if a key says nothing of the value: it is the number of a loop, or names a register, which is no function of the

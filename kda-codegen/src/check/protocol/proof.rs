@@ -8,7 +8,7 @@
 
 use super::Model;
 use super::play::{Agent, Levels, MANY};
-use super::program::{Step, Unknown, count, key, opaque, text};
+use super::program::{Step, Unknown, count, differs_in_cluster, key, opaque, text};
 use crate::kir::Trips;
 use std::collections::BTreeMap;
 
@@ -31,6 +31,12 @@ const MOST_CASES: usize = 256;
 
 /// Proves that all roles come to their ends and that all stages are released; or says why not.
 pub fn prove(programs: &[Vec<Step>], found: &BTreeMap<String, Unknown>, model: &Model<'_>) -> Result<(), String> {
+    if let Some(trips) = programs.iter().find_map(|steps| differs_in_cluster(steps, model)) {
+        return Err(format!(
+            "the trips of {} may differ between the CTAs of a cluster, which take part together",
+            text(trips)
+        ));
+    }
     let mut cases: Vec<BTreeMap<&str, Case>> = vec![BTreeMap::new()];
     for (key, unknown) in found {
         let few = unknown.least.min(unknown.settled)..unknown.settled;
@@ -62,9 +68,12 @@ fn prove_case(
     model: &Model<'_>,
 ) -> Result<(), String> {
     let programs: Vec<Vec<Step>> = programs.iter().map(|steps| settle(steps, case, beyond)).collect();
-    let mut levels = Levels::new(model);
+    let mut levels = Levels::new(model, &programs);
     let all: Vec<(usize, &[Step])> = programs.iter().map(Vec::as_slice).enumerate().collect();
     together(&all, &mut levels, model)?;
+    if let Some((role, event, late)) = levels.early {
+        return Err(super::report::early_text(role, event, late, model));
+    }
     for (ring, given) in levels.given.iter().enumerate() {
         let parties = (0..given.len()).flat_map(|side| model.parties(ring, side).iter().map(move |r| (side, *r)));
         let counts: Vec<u64> = parties.map(|(side, role)| given[side][role]).collect();
@@ -156,31 +165,45 @@ fn together(parts: &[(usize, &[Step])], levels: &mut Levels, model: &Model<'_>) 
                     ended = false;
                 }
                 Some(Step::Event(_)) => ended = false,
+                None if agent.exhausted() => return Err("the roles do too much".to_string()),
                 None => {}
             }
         }
         if ended {
             return Ok(());
         }
-        let before = levels.clone().relative(model);
         let mut keys: Vec<&String> = loops.iter().map(|(key, ..)| key).collect();
         keys.sort();
         keys.dedup();
         let mut inside = None;
+        let mut weakest = levels.clone();
         let provable = keys.into_iter().find(|key| {
             let bodies: Vec<(usize, &[Step])> =
                 loops.iter().filter(|(k, ..)| k == *key).map(|(_, index, _, body)| (agents[*index].0, *body)).collect();
-            let mut trip = levels.clone();
-            match together(&bodies, &mut trip, model) {
-                Ok(()) => trip.relative(model) == before,
-                Err(why) => {
+            let mut start = levels.clone();
+            loop {
+                let mut trip = start.clone();
+                if let Err(why) = together(&bodies, &mut trip, model) {
                     inside.get_or_insert(why);
-                    false
+                    return false;
+                }
+                if let Some((role, event, late)) = trip.early {
+                    inside.get_or_insert(super::report::early_text(role, event, late, model));
+                }
+                if !trip.as_before(&start, model) {
+                    return false;
+                }
+                // What is known of arrivals at the start of every trip.
+                if !start.weaken(&trip) {
+                    break;
                 }
             }
+            weakest = start;
+            true
         });
         match provable.cloned() {
             Some(done) => {
+                *levels = weakest;
                 for (_, index, ..) in loops.iter().filter(|(key, ..)| *key == done) {
                     agents[*index].1.advance();
                 }

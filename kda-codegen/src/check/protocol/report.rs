@@ -33,7 +33,7 @@ pub fn left_over(programs: &[Vec<Step>], levels: &Levels, condition: &str, model
             .collect();
         let message = format!("stages of `{}` at the end: {}{condition}", model.rings[ring].name, list.join(", "));
         return Err(Diagnostic::new(660, place, message)
-            .help("give both sides the same loop: the same bounds, written as the same expression"));
+            .help("give both sides the same loop: the same bounds, written as the same expression; ahead of a `return`, release what was committed"));
     }
     Ok(())
 }
@@ -65,6 +65,27 @@ pub fn with(values: &BTreeMap<&str, u64>, found: &BTreeMap<String, Unknown>) -> 
         list.push(describe(&unknown.shown, *value));
     }
     if list.is_empty() { String::new() } else { format!(", with {}", list.join(" and ")) }
+}
+
+/// A role that may arrive at a barrier a second time before others have arrived once.
+pub fn early(role: usize, event: Event, late: usize, condition: &str, model: &Model<'_>) -> Box<Diagnostic> {
+    let message = format!("deadlock{condition}: {}", early_text(role, event, late, model));
+    Diagnostic::new(661, model.place(event.span()), message)
+        .help("between two arrivals a role waits for what the others do after they have arrived: with `sync()`, at another barrier, or for a stage")
+}
+
+/// The same in words.
+pub fn early_text(role: usize, event: Event, late: usize, model: &Model<'_>) -> String {
+    let name = match event {
+        Event::Arrive { barrier, .. } | Event::Meet { barrier: Some(barrier), .. } => {
+            model.barriers.iter().find(|b| b.id == barrier).map_or("cluster_sync()", |b| b.name.as_str())
+        }
+        _ => "cta_sync()",
+    };
+    let (role, late) = (&model.roles[role], &model.roles[late]);
+    format!(
+        "role `{role}` may arrive at `{name}` again before role `{late}` has, and complete the barrier in its place"
+    )
 }
 
 /// Roles that wait for ever, and for what.

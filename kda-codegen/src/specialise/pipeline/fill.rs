@@ -6,7 +6,7 @@
 use crate::compiled::ParamKind;
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Uniform, when};
+use crate::kir::{Sync, Uniform, when};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::{GlobalView, Scalar, SharedView, Stride, Value};
@@ -97,6 +97,7 @@ impl Specialiser<'_> {
         };
         let bytes = self.operand(&bytes, Elem::U32, site)?;
         self.place(site);
+        self.builder.sync(Sync::BulkFill { buffer: to.buffer });
         let (dst, src) = (self.shared_address(to), self.global_address(&from));
         let (hint, policy) = (CacheHint(from.hint.policy.is_some()), from.hint.policy.map(Src::Reg));
         self.builder.guarded(guard, BulkLoad { hint, dst, src, bytes, barrier, policy });

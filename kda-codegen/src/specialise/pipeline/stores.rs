@@ -90,7 +90,7 @@ impl Ring {
 
 /// Puts the fences of hand-overs behind the waits; gives the buffers that need no other. `products` are buffers that
 /// products read. What threads copy asynchronously is known to nobody but those who have waited for the barrier, so that a
-/// fence ahead of a product or a bulk store stands there as well.
+/// fence ahead of a product or a bulk copy stands there as well.
 pub(in crate::specialise) fn hand_over(
     region: &mut Region,
     rings: &[Ring],
@@ -100,7 +100,8 @@ pub(in crate::specialise) fn hand_over(
         .iter()
         .map(|ring| {
             let stores = !ring.handed_over().is_empty() || ring.copied.intersection(&ring.stored).next().is_some();
-            (stores, ring.copied.intersection(products).next().is_some())
+            let read = |buffer: &&usize| products.contains(buffer) || ring.filled.iter().any(|f| f.contains(buffer));
+            (stores, ring.copied.iter().any(|buffer| read(&buffer)))
         })
         .collect();
     if fenced.iter().any(|(stores, products)| *stores || *products) {

@@ -55,6 +55,13 @@ fn what_is_proved() {
     ] {
         assert_eq!(walk(around), Verdict::Proved, "{around}");
     }
+    // Known numbers are multiplied, as far as they can be played.
+    let idle = "for i in 0..100000 { for j in 0..100000 { for k in 0..m { STEP } } }";
+    walk(idle);
+    for (put, get) in [(10_000, [100, 100]), (4000, [2000, 2])] {
+        let get = format!("for i in 0..{} {{ for j in 0..{} {{ {GET} }} }}", get[0], get[1]);
+        verdict(&format!("for i in 0..{put} {{ {PUT} }}"), &get);
+    }
     // The first trip of one role stands ahead of its loop.
     let ahead = "if n > 0 { let mut s = ring.wait(); for i in 1..n { s.release(); s = ring.wait(); } s.release(); }";
     assert_eq!(verdict(&format!("for i in 0..n {{ {PUT} }}"), ahead), Verdict::Proved);
@@ -247,6 +254,7 @@ fn what_may_go_wrong() {
         ("for i in 0..n { PUT }", "for i in 0..m { GET }"),
         ("for i in 0..n { PUT }", "for i in 1..n { GET }"),
         ("for i in 0..n { PUT }", "let k = mine.at([0]).load(); for i in 0..k { GET }"),
+        ("for i in 0..5000 { PUT }", "for i in 0..5001 { GET }"),
         ("if n > 2 { PUT }", "if n > 3 { GET }"),
         ("for i in 0..n { if i > 2 { PUT } }", "for i in 0..n { if i > 1 { GET } }"),
         (
@@ -260,4 +268,82 @@ fn what_may_go_wrong() {
     }
     let flag = source(&format!("if mine.at([0]).load() == 3 {{ {PUT} }} b.arrive();"), "");
     assert_eq!(error_of(&flag), 657);
+}
+
+/// Roles `a`, `b` and `c` do this with two barriers and a ring from `b` to `a`.
+fn barriers(between: &str, bodies: [&str; 3]) -> Result<Verdict, u16> {
+    let [a, b, c] = bodies;
+    let body = format!(
+        "let t = NamedBarrier {{ between: {between} }};
+        let u = NamedBarrier {{ between: {between} }};
+        let ring = Pipeline::<b, a> {{ v: smem::<f32, Shape<32>, _, S>() }};
+        y.at([0, tid]).store(x.at([0, lane]).load() + n as f32);
+        #[role(a)] {{ {a} }} #[role(b)] {{ {b} }} #[role(c)] {{ {c} }}"
+    );
+    let case = Case { roles: "a = 0..1, b = 1..2, c = 2..4", params: [X, Y], body: body.leak() };
+    try_compile(&case.source(3)).map(|mut found| found.remove(0).protocol).map_err(|errors| errors[0].code.0)
+}
+
+/// A role that arrives without waiting arrives again only when all others have arrived.
+#[test]
+fn arrivals_do_not_overtake() {
+    let (put, get) = ("let s = ring.acquire(); s.commit();", "let s = ring.wait(); s.release();");
+    let n = |body: &str| format!("for i in 0..n {{ {body} }}");
+    let pair = |a: &str, b: &str| barriers("(a, b)", [a, b, ""]);
+    for (a, b) in [
+        ("t.arrive();", "t.sync();"),
+        // The turn goes to and fro.
+        (n("t.sync(); u.arrive();").as_str(), format!("t.arrive(); {}", n("u.sync(); t.arrive();")).as_str()),
+        (n("u.arrive(); t.sync();").as_str(), n("u.sync(); t.arrive();").as_str()),
+        // The other role has arrived ahead of the stage.
+        (n(&format!("t.arrive(); {get}")).as_str(), n(&format!("t.sync(); {put}")).as_str()),
+    ] {
+        assert_eq!(pair(a, b), Ok(Verdict::Proved), "{a} {b}");
+    }
+    for (a, b) in [
+        ("t.arrive(); t.arrive();", "t.sync(); t.sync();"),
+        (n("t.arrive();").as_str(), n("t.sync();").as_str()),
+        // The other role may not have arrived when it commits.
+        (n(&format!("t.arrive(); {get}")).as_str(), n(&format!("{put} t.sync();")).as_str()),
+        (n("t.arrive(); u.sync();").as_str(), n("u.sync(); t.sync();").as_str()),
+    ] {
+        assert_eq!(pair(a, b), Err(661), "{a} {b}");
+    }
+    let all = |meet: &str| barriers("(a, b, c)", [&n("t.arrive(); u.sync();"), &n("t.sync(); u.sync();"), &n(meet)]);
+    assert_eq!(all("t.arrive(); u.sync();"), Ok(Verdict::Proved));
+    assert_eq!(all("u.arrive(); t.arrive();"), Err(661));
+}
+
+/// What holds at the end of the kernel holds at every `return`.
+#[test]
+fn returns_leave_nothing_behind() {
+    let end = |body: &str| {
+        let ring = "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<32>, _, S>() };
+            let own = Pipeline::cta { v: smem::<f32, Shape<32>, _, S>() };
+            y.at([0, tid]).store(x.at([0, lane]).load());";
+        let body = body
+            .replace("LOAD", &format!("#[role(load)] for i in 0..n {{ {PUT} }}"))
+            .replace("MATH", &format!("#[role(math)] for i in 0..n {{ {GET} }}"))
+            .replace("FILL", "let s = own.acquire(); s.commit();")
+            .replace("DRAIN", "let s = own.wait(); s.release();");
+        let body = format!("{ring} {body}").leak();
+        let case = Case { roles: "load = 0..1, math = 1..4", params: [X, Y], body };
+        try_compile(&case.source(3)).map(|mut found| found.remove(0).protocol).map_err(|errors| errors[0].code.0)
+    };
+    for body in [
+        "if n == 3 { return; } LOAD MATH",
+        "LOAD MATH if n == 3 { return; } LOAD MATH",
+        "if n > 4 { if n > 5 { return; } else { return; } } else { if n > 1 { return; } } LOAD MATH",
+        "for i in 0..n { FILL DRAIN if i > 3 { return; } }",
+        "if n > 3 { FILL DRAIN return; } FILL DRAIN FILL DRAIN",
+    ] {
+        assert_eq!(end(body), Ok(Verdict::Proved), "{body}");
+    }
+    for body in [
+        "LOAD if n == 3 { return; } MATH",
+        "for i in 0..n { FILL if i > 3 { return; } DRAIN }",
+        "if n > 3 { FILL return; } FILL DRAIN",
+    ] {
+        assert_eq!(end(body), Err(660), "{body}");
+    }
 }

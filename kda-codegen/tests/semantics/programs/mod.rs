@@ -5,6 +5,7 @@
 mod interpret;
 mod text;
 mod tree;
+mod warps;
 
 use crate::harness::{Inputs, Random, Run, THREADS, source, try_compile};
 use interpret::State;
