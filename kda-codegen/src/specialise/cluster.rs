@@ -32,6 +32,8 @@ pub struct State {
     pub returned: Option<(Span, Span)>,
     /// Rings that the kernel is known to fill by multicast.
     pub multicast: BTreeSet<usize>,
+    /// One of them is so under a condition, which may differ between CTAs.
+    pub conditional: bool,
     /// Rings that were seen to be filled by multicast.
     pub found: BTreeSet<usize>,
 }

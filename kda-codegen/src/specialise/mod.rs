@@ -369,8 +369,12 @@ impl<'a> Specialiser<'a> {
             spans: &self.spans,
         };
         let verdict = check(region, &model)?;
-        let why = "it has mbarriers outside pipelines, which are not checked".to_string();
-        Ok(if self.raw_barriers { crate::check::protocol::Verdict::NotProved { why } } else { verdict })
+        let why = match (self.raw_barriers, self.cluster.conditional) {
+            (true, _) => "it has mbarriers outside pipelines, which are not checked",
+            (_, true) => "a cluster loads a tile together under a condition, which may differ between its CTAs",
+            _ => return Ok(verdict),
+        };
+        Ok(crate::check::protocol::Verdict::NotProved { why: why.to_string() })
     }
 
     /// The source of what is emitted next.

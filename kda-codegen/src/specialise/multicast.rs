@@ -58,7 +58,15 @@ impl Specialiser<'_> {
         self.builder.sync(crate::kir::Sync::BulkFill { buffer: view.buffer });
         self.cluster.reach();
         if let Some(slot) = view.slot {
-            self.cluster.found.insert(self.holdings[slot as usize].ring);
+            let holding = &self.holdings[slot as usize];
+            self.cluster.found.insert(holding.ring);
+            let warps = match self.roles.as_deref() {
+                Some([role]) => self.resolved.roles[*role].warps,
+                _ => self.resolved.block / 32,
+            };
+            // The election alone is a branch, and one more in a role of several warps.
+            let election = if holding.elected { 0 } else { 1 + usize::from(warps > 1) };
+            self.cluster.conditional |= self.branches > holding.branches + election;
         }
         let mine = Value::Scalar(self.special(Special::ClusterCtaRank, Uniform::Cta));
         let parts = Value::u32(spec.tile[0]);

@@ -395,12 +395,20 @@ fn trips_that_differ_in_a_cluster_are_not_proved() {
     use kda_codegen::check::protocol::Verdict;
     let verdict = |source: &str| Run::new(source).compiled.protocol;
     let tiles = |trips: &str| verdict(&product(2, "32").replace("0..k / 64", trips));
-    assert_eq!(tiles("0..k / 64"), Verdict::Proved);
-    assert_eq!(tiles("0..ctaid.y + k / 64"), Verdict::Proved);
+    assert_eq!([tiles("0..k / 64"), tiles("0..ctaid.y + k / 64")], [Verdict::Proved, Verdict::Proved]);
     for trips in ["0..ctaid.x", "0..k / 64 + cluster_rank", "ctaid.x..k / 64"] {
         assert!(matches!(tiles(trips), Verdict::NotProved { why } if why.contains("of a cluster")), "{trips}");
     }
-    // Alone each CTA may run as it likes.
+    let load = "slot.a.tma_multicast(a, [0, kb * 64]);";
+    let some = product(2, "32").replace(load, &format!("if ctaid.x % 2 == 0 {{ {load} }}"));
+    assert!(matches!(verdict(&some), Verdict::NotProved { why } if why.contains("under a condition")));
+    let whole =
+        product(2, "32").replace("        #[elect_one]\n", "").replace(load, &format!("#[elect_one] {{ {load} }}"));
+    let whole = whole.replace(
+        "slot.b.tma_load(b, [ctaid.x * 64, kb * 64]);",
+        "#[elect_one] { slot.b.tma_load(b, [ctaid.x * 64, kb * 64]); }",
+    );
+    assert_eq!(verdict(&whole), Verdict::Proved);
     let alone = product(2, "64").replace("tma_multicast", "tma_load").replace("0..k / 64", "0..ctaid.x");
     assert_eq!(verdict(&alone), Verdict::Proved);
     let barrier = |trips: &str| {
