@@ -15,6 +15,7 @@ mod compare;
 mod cvt;
 mod decode;
 pub(crate) mod details;
+mod forms;
 mod matrix;
 pub(crate) mod op;
 mod operands;
