@@ -3,22 +3,21 @@
 //! A buffer is row-major, outermost axis first, at a 16-byte boundary or more. Addresses are 32-bit; constant parts become
 //! the immediate of the access. A buffer that no code of the variant touches takes no memory.
 
-use super::global::vector_width;
-use super::params::{bits, memory_bits};
+use super::params::memory_bits;
 use super::range::power_of_two;
+use super::shared_access::items;
 use super::site::Site;
 use super::value::{Scalar, SharedView, Value, class, gcd};
 use super::views::Index;
 use super::{Buffer, MAX_SHARED_BYTES, Specialiser};
 use crate::compiled::SharedBuffer;
-use crate::consteval::Const;
 use crate::diag::{Diagnostic, Place as _, Result};
-use crate::kir::{Sync, Uniform, when};
+use crate::kir::{Sync, Uniform};
 use kda_core::Elem;
+use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstList, Src, SrcList};
+use kda_ptx::operand::{Address, Base, Src};
 use kda_ptx::table::*;
-use kda_ptx::{Class, Reg};
 
 /// Alignment of every buffer: that of the widest access, and of a bulk copy at full speed.
 const ALIGN: u32 = 128;
@@ -221,52 +220,15 @@ impl Specialiser<'_> {
     ) -> Result<Value> {
         self.check_shared(view, lanes, site)?;
         self.note_read(view.slot, view.buffer, condition.is_some(), site)?;
-        let elem = view.elem;
-        let guard = match condition {
-            None | Some(Value::Const(Const::Bool(true))) => None,
-            Some(Value::Const(Const::Bool(false))) => {
-                let zero = Value::Const(match elem.is_float() {
-                    true => Const::Float(0.0, Some(elem)),
-                    false => Const::Int(0, Some(elem)),
-                });
-                return Ok(if lanes == 1 { zero } else { Value::Array(vec![zero; lanes as usize]) });
-            }
-            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg)),
-        };
-        let (count, unit) = Self::vector_registers(elem, lanes as usize);
-        let regs: Vec<Reg> = (0..count).map(|_| self.builder.fresh(class(unit))).collect();
-        if guard.is_some() {
-            for reg in &regs {
-                self.builder.inst(Mov { ty: bits(unit), dst: *reg, src: Src::Imm(0) });
-            }
-        }
-        let (space, address) = self.reach(view);
-        if let ([reg], None) = (regs.as_slice(), guard) {
-            self.note_list_load(view, *reg, memory_bits(unit), &address);
-        }
-        self.builder.guarded(
-            guard,
-            Ld {
-                strength: None,
-                scope: None,
-                space,
-                cache: None,
-                nc: NonCoherent(false),
-                l1: None,
-                hint: CacheHint(false),
-                prefetch: None,
-                vector: vector_width(count),
-                ty: memory_bits(unit),
-                dst: DstList(regs.iter().copied().map(Some).collect()),
-                address,
-                policy: None,
-            },
-        );
         let place =
             view.runtime.map_or(Uniform::Cta, |s| s.uniform).max(view.remote.as_ref().map_or(Uniform::Cta, |r| r.1));
-        let uniform = place.max(condition.map_or(Uniform::Cta, Value::uniform));
-        let mut items = self.vector_elements(&regs, lanes as usize, elem, uniform);
-        Ok(if lanes == 1 { items.remove(0) } else { Value::Array(items) })
+        self.read_shared(view.elem, lanes, condition, place, site, |this, always| {
+            let (space, address) = this.reach(view);
+            if let Some(reg) = always {
+                this.note_list_load(view, reg, memory_bits(view.elem), &address);
+            }
+            Ok((space, address))
+        })
     }
 
     /// Stores an element or a vector; nothing where the condition is false.
@@ -277,42 +239,15 @@ impl Specialiser<'_> {
         condition: Option<&Value>,
         site: Site<'_>,
     ) -> Result<()> {
-        let items: Vec<Value> = match value {
-            Value::Array(items) => items.clone(),
-            one => vec![one.clone()],
-        };
+        let items = items(value);
         self.check_shared(view, items.len() as u64, site)?;
-        let guard = match condition {
-            None | Some(Value::Const(Const::Bool(true))) => None,
-            Some(Value::Const(Const::Bool(false))) => return Ok(()),
-            Some(value) => Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg)),
-        };
-        let mut operands = Vec::with_capacity(items.len());
-        for item in &items {
-            operands.push(self.operand(item, view.elem, site)?);
-        }
-        let (operands, unit) = self.vector_operands(operands, view.elem);
-        let (space, address) = self.reach(view);
-        self.cluster.writes |= view.remote.is_some();
-        self.note_write(view.slot, view.buffer, site)?;
-        self.builder.sync(Sync::SharedWrite { buffer: view.buffer });
-        self.builder.guarded(
-            guard,
-            St {
-                strength: None,
-                scope: None,
-                space,
-                cache: None,
-                l1: None,
-                hint: CacheHint(false),
-                vector: vector_width(operands.len()),
-                ty: memory_bits(unit),
-                address,
-                src: SrcList(operands),
-                policy: None,
-            },
-        );
-        Ok(())
+        self.write_shared(view.elem, items, condition, site, |this| {
+            let place = this.reach(view);
+            this.cluster.writes |= view.remote.is_some();
+            this.note_write(view.slot, view.buffer, site)?;
+            this.builder.sync(Sync::SharedWrite { buffer: view.buffer });
+            Ok(place)
+        })
     }
 
     /// Adds to an element, or counts it up to a limit; gives the old value. Others of the cluster may do so too.

@@ -5,20 +5,18 @@
 //! Elements of one chunk stay neighbours, which makes vectors of up to 16 bytes possible.
 
 use super::Specialiser;
-use super::global::vector_width;
-use super::params::{bits, memory_bits};
+use super::shared_access::items;
 use super::site::Site;
 use super::tile::TileView;
-use super::value::{Scalar, Value, class, gcd};
+use super::value::{Scalar, Value, gcd};
 use super::views::Index;
-use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Sync, Uniform, when};
+use crate::kir::{Sync, Uniform};
 use kda_core::{Elem, Swizzle};
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstList, PredSrc, Src, SrcList};
+use kda_ptx::operand::{Address, Base, Src};
 use kda_ptx::table::*;
-use kda_ptx::{Class, Reg};
+use kda_ptx::Class;
 use syn::BinOp;
 
 /// An element of a tile.
@@ -164,43 +162,11 @@ impl Specialiser<'_> {
         condition: Option<&Value>,
         site: Site<'_>,
     ) -> Result<Value> {
-        let elem = element.tile.elem;
         self.check_vector(element, lanes, site)?;
-        let guard = self.guard_of(condition, site)?;
-        let Some(guard) = guard else {
-            let zero =
-                Value::Const(if elem.is_float() { Const::Float(0.0, Some(elem)) } else { Const::Int(0, Some(elem)) });
-            return Ok(if lanes == 1 { zero } else { Value::Array(vec![zero; lanes as usize]) });
-        };
-        let (count, unit) = Self::vector_registers(elem, lanes as usize);
-        let regs: Vec<Reg> = (0..count).map(|_| self.builder.fresh(class(unit))).collect();
-        if guard.is_some() {
-            for reg in &regs {
-                self.builder.inst(Mov { ty: bits(unit), dst: *reg, src: Src::Imm(0) });
-            }
-        }
         self.note_read(element.tile.slot, element.tile.buffer, condition.is_some(), site)?;
-        let address = self.element_address(element, site)?;
-        self.builder.guarded(
-            guard,
-            Ld {
-                strength: None,
-                scope: None,
-                space: Some(Space::Shared),
-                cache: None,
-                nc: NonCoherent(false),
-                l1: None,
-                hint: CacheHint(false),
-                prefetch: None,
-                vector: vector_width(count),
-                ty: memory_bits(unit),
-                dst: DstList(regs.iter().copied().map(Some).collect()),
-                address,
-                policy: None,
-            },
-        );
-        let mut items = self.vector_elements(&regs, lanes as usize, elem, Uniform::Thread);
-        Ok(if lanes == 1 { items.remove(0) } else { Value::Array(items) })
+        self.read_shared(element.tile.elem, lanes, condition, Uniform::Thread, site, |this, _| {
+            Ok((Some(Space::Shared), this.element_address(element, site)?))
+        })
     }
 
     /// Stores an element, or a vector of a row; nothing where the condition is false.
@@ -211,38 +177,14 @@ impl Specialiser<'_> {
         condition: Option<&Value>,
         site: Site<'_>,
     ) -> Result<()> {
-        let elem = element.tile.elem;
-        let items = match value {
-            Value::Array(items) => items.clone(),
-            one => vec![one.clone()],
-        };
+        let items = items(value);
         self.check_vector(element, items.len() as u64, site)?;
-        let Some(guard) = self.guard_of(condition, site)? else { return Ok(()) };
-        let mut operands = Vec::with_capacity(items.len());
-        for item in &items {
-            operands.push(self.operand(item, elem, site)?);
-        }
-        let (operands, unit) = self.vector_operands(operands, elem);
-        let address = self.element_address(element, site)?;
-        self.note_write(element.tile.slot, element.tile.buffer, site)?;
-        self.builder.sync(Sync::SharedWrite { buffer: element.tile.buffer });
-        self.builder.guarded(
-            guard,
-            St {
-                strength: None,
-                scope: None,
-                space: Some(Space::Shared),
-                cache: None,
-                l1: None,
-                hint: CacheHint(false),
-                vector: vector_width(operands.len()),
-                ty: memory_bits(unit),
-                address,
-                src: SrcList(operands),
-                policy: None,
-            },
-        );
-        Ok(())
+        self.write_shared(element.tile.elem, items, condition, site, |this| {
+            let address = this.element_address(element, site)?;
+            this.note_write(element.tile.slot, element.tile.buffer, site)?;
+            this.builder.sync(Sync::SharedWrite { buffer: element.tile.buffer });
+            Ok((Some(Space::Shared), address))
+        })
     }
 
     /// True if `lanes` elements from here lie in one aligned piece of a chunk.
@@ -266,14 +208,5 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(450, site, message).help("begin vectors at multiples of their length"));
         }
         Ok(())
-    }
-
-    /// The predicate of an access; `None` if it never runs.
-    fn guard_of(&mut self, condition: Option<&Value>, site: Site<'_>) -> Result<Option<Option<PredSrc>>> {
-        Ok(match condition {
-            None | Some(Value::Const(Const::Bool(true))) => Some(None),
-            Some(Value::Const(Const::Bool(false))) => None,
-            Some(value) => Some(Some(when(self.scalar(value, Some(Elem::Bool), site)?.reg))),
-        })
     }
 }
