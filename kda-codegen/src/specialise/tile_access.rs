@@ -13,10 +13,10 @@ use super::views::Index;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Sync, Uniform};
 use kda_core::{Elem, Swizzle};
+use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, Base, Src};
 use kda_ptx::table::*;
-use kda_ptx::Class;
 use syn::BinOp;
 
 /// An element of a tile.
