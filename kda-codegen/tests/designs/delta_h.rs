@@ -36,7 +36,6 @@
 //!   runs products one after another. Nothing in the source says so.
 //! - That `u` and the parts of `outs` are read where they were filled is the author's matter.
 
-use super::assembled;
 use super::harness::{Random, Run, try_compile};
 use kda_codegen::check::protocol::Verdict;
 use kda_codegen::compiled::Compiled;
@@ -237,7 +236,7 @@ fn assembles_and_is_proved() {
             (_, Verdict::NotProved { why }) => assert!(why.contains("between the CTAs of a cluster"), "{why}"),
             (_, other) => panic!("{other:?}"),
         }
-        assembled(&format!("delta_h-{vs}-{cluster}"), &compiled);
+        super::harness::assemble(&compiled);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Verify of draft tokens on tensor cores, against the recurrence in f64.
 
-use super::assembled;
 use super::harness::{Random, Run};
 use kda_codegen::check::protocol::Verdict;
 use kda_sim::{Options, Schedule};
@@ -225,7 +224,7 @@ fn check(softplus: bool, f32_taps: bool, pdl: bool) {
     let problem = Problem::new(&[8, 3, 0, 5, 1, 8], &[3, 1, 2, 0, 6, 5], softplus, f32_taps, 1);
     for (ctas, counted) in [(2, true), (6, false), (16, true)] {
         let mut run = problem.run(&source);
-        assembled(&format!("tc_verify-{softplus}-{f32_taps}-{pdl}"), &run.compiled);
+        run.assemble();
         assert_eq!(run.compiled.protocol, Verdict::Proved);
         run.set("ctas", ctas);
         if counted {

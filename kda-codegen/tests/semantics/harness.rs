@@ -84,6 +84,21 @@ pub fn error_of(source: &str) -> u16 {
     }
 }
 
+/// Assembles what was compiled, where `$PTXAS` names the assembler: no error, no spill, no note on lost optimisations.
+pub fn assemble(compiled: &Compiled) {
+    let Some(ptxas) = std::env::var_os("PTXAS") else { return };
+    let name = format!("{}-{}-{:?}.ptx", compiled.entry, std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, &compiled.ptx).expect("a file");
+    let arch = format!("-arch={}", compiled.arch);
+    let output = std::process::Command::new(ptxas).args([&arch, "-v", "-o", "/dev/null"]).arg(&path).output();
+    let output = output.expect("ptxas runs");
+    std::fs::remove_file(&path).expect("the file goes");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !text.contains("C75"), "{text}\n{}", compiled.ptx);
+    assert!(text.contains(" 0 bytes spill stores"), "{text}");
+}
+
 /// Memory of a tensor.
 #[derive(Clone)]
 struct Held {
@@ -118,6 +133,11 @@ impl Run {
     pub fn of(compiled: Compiled) -> Run {
         let params = vec![0; compiled.param_bytes as usize];
         Run { compiled, memory: Memory::new(), params, tensors: BTreeMap::new(), aliases: Vec::new() }
+    }
+
+    /// Assembles the text, see [`assemble`].
+    pub fn assemble(&self) {
+        assemble(&self.compiled);
     }
 
     /// Sets a scalar, an axis or a stride.

@@ -88,23 +88,10 @@ mod family {{
 const OUT: &str = "acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));";
 const DONE: &str = "wgmma::commit(); wgmma::wait::<0>();";
 
-/// Assembles what was compiled, where `KDA_PTXAS` names the assembler: no error, no spill, no note on products.
-fn assembled(run: &Run) {
-    let Ok(ptxas) = std::env::var("KDA_PTXAS") else { return };
-    let path = std::env::temp_dir().join(format!("products-{:?}.ptx", std::thread::current().id()));
-    std::fs::write(&path, &run.compiled.ptx).expect("a file");
-    let arch = format!("-arch={}", run.compiled.arch);
-    let output = std::process::Command::new(ptxas).args([&arch, "-v", "-o", "/dev/null"]).arg(&path).output();
-    let output = output.expect("ptxas runs");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !text.contains("C75"), "{text}\n{}", run.compiled.ptx);
-    assert!(text.contains(" 0 bytes spill stores"), "{text}");
-}
-
 /// Runs a kernel of [`kernel`] and compares `c`.
 fn check(source: &str, [a, b]: [&[f32]; 2], shapes: [(usize, usize); 2], expected: &[f32]) -> Run {
     let mut run = Run::new(source);
-    assembled(&run);
+    run.assemble();
     let [a_shape, b_shape] = shapes.map(|(rows, columns)| [rows as u64, columns as u64]);
     run.map("a", &bits(a), &a_shape).map("b", &bits(b), &b_shape).tensor("c", &vec![-1.0f32; expected.len()]);
     run.set("n", 3u32).launch_everywhere(1);

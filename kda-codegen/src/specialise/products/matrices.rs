@@ -123,9 +123,7 @@ impl Specialiser<'_> {
     }
 
     fn check_matrices(&self, tile: &TileView, elem: Elem, (m, n): (u64, u64), site: Site<'_>) -> Result<()> {
-        if self.control() > Uniform::Warp || self.elected {
-            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-        }
+        self.lanes_together("a tile of an accumulator", site)?;
         let (rows, columns) = tile.extent();
         if (rows, columns) != (m, n) || tile.elem != elem {
             let message = format!("{elem} [{m}, {n}] and a tile of {} [{rows}, {columns}]", tile.elem);

@@ -83,7 +83,7 @@ mod family {
         expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
     }
     let mut run = Run::new(source);
-    assembled(&run);
+    run.assemble();
     run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
     assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
     let fence = "fence.proxy.async.shared::cta;";

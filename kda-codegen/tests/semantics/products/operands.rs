@@ -121,13 +121,13 @@ fn types_of_operands() {
     let (a, b, expected) = square_inputs(1, 80);
     let body = format!("{ZERO} {ONE} {OUT}");
     let mut run = Run::new(&square(1, &body).replace("bf16", "f16"));
-    assembled(&run);
+    run.assemble();
     let (a16, b16): (Vec<u16>, Vec<u16>) = (a.iter().map(half).collect(), b.iter().map(half).collect());
     run.map("a", &a16, &[64, 64]).map("b", &b16, &[64, 64]).tensor("c", &vec![-1f32; 64 * 64]).set("n", 3u32);
     assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
     let body = format!("{ZERO} {ONE} {SECOND} y.mma(-acc.as_a::<f16>(), slot.b.t()); {DONE} {OUT_Y}");
     let mut run = Run::new(&square(1, &body).replace("bf16", "f16"));
-    assembled(&run);
+    run.assemble();
     run.map("a", &a16, &[64, 64]).map("b", &b16, &[64, 64]).tensor("c", &vec![-1f32; 64 * 64]).set("n", 3u32);
     // Sums of at most 11 bits are exact in f16; the others are even.
     let rounded: Vec<f32> = expected.iter().map(|x| -half_value(half_bits(*x))).collect();
@@ -138,7 +138,7 @@ fn types_of_operands() {
         let body = format!("let mut acc = Acc::<f32, 64, 32>::zero(); acc.mma(slot.a, -slot.b); {DONE} {OUT}");
         let source = kernel(1, span, [(64, k), (32, k)], (64, 32), "", &body).replace("bf16", "f32");
         let mut run = Run::new(&source);
-        assembled(&run);
+        run.assemble();
         run.map("a", &a, &[64, k as u64]).map("b", &b, &[32, k as u64]).tensor("c", &vec![-1f32; 64 * 32]);
         let expected: Vec<f32> = product(&a, &b, (64, 32, k)).iter().map(|x| -x).collect();
         assert_eq!(run.set("n", 3u32).launch_everywhere(1).read::<f32>("c"), expected, "{}", run.compiled.ptx);

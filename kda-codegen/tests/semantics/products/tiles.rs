@@ -115,7 +115,7 @@ fn the_recurrence_of_the_page() {
         s = s.iter().enumerate().map(|(i, s)| s * decay[i % k] + added[i]).collect();
     }
     let mut run = Run::new(source);
-    assembled(&run);
+    run.assemble();
     let size = |n: usize| n as u64;
     run.map("w", &bits(&w), &[size(rows), size(k)]).map("u", &bits(&u), &[size(rows), size(v)]);
     run.map("g", &bits(&g), &[size(rows), size(k)]).tensor("decay", &decay).tensor("s0", &start);
