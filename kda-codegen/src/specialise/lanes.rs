@@ -75,4 +75,13 @@ impl Specialiser<'_> {
         let message = format!("{what} needs all lanes of the warp, but lanes may differ in the branch around it");
         Err(Diagnostic::new(350, site, message).help("compute the value in all lanes and use it under the condition"))
     }
+
+    /// Refuses what a warp does in step, by all its lanes or by the elected one, where lanes may differ around it.
+    pub(super) fn warp_in_step(&self, what: &str, site: Site<'_>) -> Result<()> {
+        if self.control() <= Uniform::Warp || self.elected {
+            return Ok(());
+        }
+        let message = format!("{what} is one step of the warp, but lanes may differ in the branch around it");
+        Err(Diagnostic::new(350, site, message).help("take the condition from values all lanes share, or elect a lane"))
+    }
 }

@@ -41,9 +41,7 @@ impl Specialiser<'_> {
                 .note(holding.taken.0, "it was taken here")
                 .help(format!("take it and `{operation}` it in the same `#[elect_one]`, or both outside")));
         }
-        if !self.elected && self.control() > Uniform::Warp {
-            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-        }
+        self.warp_in_step(&format!("`{operation}()`"), site)?;
         let by_products = self.given_by_products(slot, site)?;
         self.holdings[slot.id as usize].done = true;
         self.count_arrivals(slot, holding.copied, site)?;

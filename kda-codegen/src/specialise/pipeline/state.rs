@@ -2,7 +2,7 @@
 
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{MbarrierRole, Sync, Uniform};
+use crate::kir::{MbarrierRole, Sync};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
@@ -93,9 +93,7 @@ impl Specialiser<'_> {
         if sides.is_empty() {
             return self.check_side(ring, 0, "restart", site).map(|()| Value::Unit);
         }
-        if self.control() > Uniform::Warp && !self.elected {
-            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-        }
+        self.warp_in_step("`restart()`", site)?;
         let held = self.holdings.iter().find(|h| h.ring == ring && !h.done && sides.contains(&h.side));
         if let Some(held) = held {
             return Err(Diagnostic::new(654, site, "the pipeline restarts while a stage is held")

@@ -53,9 +53,7 @@ impl Specialiser<'_> {
         }
         let side = waits.unwrap_or(0);
         self.check_side(ring, side, "peek", site)?;
-        if self.control() > Uniform::Warp && !self.elected {
-            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-        }
+        self.warp_in_step("`peek()`", site)?;
         let state = self.state(ring, side, site)?;
         let (address, parity) = self.barrier_ahead(ring, side, site)?;
         let ready = self.builder.fresh(Class::Pred);
@@ -93,9 +91,7 @@ impl Specialiser<'_> {
         if self.rings[ring].whole_cta() && !self.elected {
             self.publish_barriers(site)?;
         }
-        if self.control() > Uniform::Warp && !self.elected {
-            return Err(Diagnostic::new(350, site, "lanes may differ in the branch around this"));
-        }
+        self.warp_in_step(if waits { "`wait()`" } else { "`acquire()`" }, site)?;
         let elected = self.elected;
         for party in parties {
             let way = self.rings[ring].ways[side].entry(party).or_insert(Way { elected, arrivals: None });
