@@ -170,7 +170,10 @@ impl Specialiser<'_> {
             trips: None,
             place,
         });
+        // Products that follow a loop while others run: without a fence of their own `ptxas` adds one, and serialises them.
+        self.flight.fenced = false;
     }
+
     fn try_wait(&mut self, done: Reg, address: Address, parity: Src) {
         let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
         self.builder.inst(MbarrierTryWait { order, scope, space, ty, done, address, parity });

@@ -123,6 +123,60 @@ fn one_fence_where_all_meet() {
     assert!(run.try_launch(1, &Options::default()).is_err());
 }
 
+/// Products behind a wait for a stage have a fence of their own while others run, or `ptxas` serialises them all.
+#[test]
+fn a_stage_is_waited_for_while_products_run() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 160, grid = 1, min_blocks_per_sm = 1)]
+    #[roles(math = 0..4, load = 4..5)]
+    fn sums(
+        #[dims(rows, 64)] a: TensorMap<bf16, Shape<64, 64>, Swizzle<128>>, #[dims(64, 64)] c: GlobalMut<f32>, pairs: u32,
+    ) {
+        let ring = Pipeline::<load, math> { a: smem::<bf16, Shape<64, 64>, Swizzle<128>, 3>() };
+        #[role(load)]
+        #[elect_one]
+        for pair in 0..pairs {
+            #[unroll]
+            for half in 0..2 {
+                let slot = ring.acquire();
+                slot.a.tma_load(a, [pair * 128 + half * 64, 0]);
+                slot.commit();
+            }
+        }
+        #[role(math)]
+        {
+            let mut acc = Acc::<f32, 64, 64>::zero();
+            for pair in 0..pairs {
+                let first = ring.wait();
+                acc.mma(first.a, first.a);
+                wgmma::commit();
+                let second = ring.wait();
+                acc.mma(second.a, second.a);
+                wgmma::commit();
+                wgmma::wait::<1>();
+                first.release();
+                wgmma::wait::<0>();
+                second.release();
+            }
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+    }
+}";
+    let mut random = Random::new(111);
+    let pairs = 4;
+    let a = matrix(&mut random, pairs * 128, 64);
+    let mut expected = vec![0.0; 64 * 64];
+    for a in a.chunks(64 * 64) {
+        expected.iter_mut().zip(product(a, a, (64, 64, 64))).for_each(|(sum, x)| *sum += x);
+    }
+    let mut run = Run::new(source);
+    run.assemble();
+    assert_eq!(run.compiled.ptx.matches("wgmma.fence").count(), 2);
+    run.tensor("c", &vec![0f32; 64 * 64]).map("a", &bits(&a), &[pairs as u64 * 128, 64]).set("pairs", pairs as u32);
+    assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
+}
+
 /// One fence of registers serves products until registers of products are touched: a commit touches none.
 #[test]
 fn groups_share_a_fence() {
