@@ -282,8 +282,10 @@ mod tests {
         let c = DeviceBuffer::new(&executor, "c", n * n * 2, Guarding::NONE).unwrap();
         let tensor =
             |buffer: &DeviceBuffer, columns| Arg::Tensor(Some(buffer.dense(Elem::BF16, &[n, columns]).unwrap()));
-        let launch = prepare(desc, &[tensor(&a, k), tensor(&b, k), tensor(&c, n)], false).unwrap();
-        assert_eq!(launch.maps.len(), 2);
+        let arguments =
+            [tensor(&a, k), tensor(&b, k), Arg::Tensor(None), tensor(&c, n), Arg::Scalar(ScalarArg::U32(2))];
+        let launch = prepare(desc, &arguments, false).unwrap();
+        assert_eq!(launch.maps.len(), 3);
         // SAFETY: as above.
         unsafe { executor.launch(&launch, Stream(0)) }.unwrap();
         let found = c.download::<bf16>().unwrap();
