@@ -3,12 +3,14 @@
 //! An operator brings its own cases and bounds as an [`Operator`]; this file runs them, shows what they measured and
 //! decides.
 
+mod diff;
+
 use super::select::hint;
 use super::table::{Align, Table};
 use super::{BackendName, Stop, Streams, Verdict, progress};
 use clap::Args;
 use kda::checks::{Extent, Measured, Operator, Request};
-use kda::runtime::{Opened, open};
+use kda::runtime::{Backend, Opened, open};
 
 /// Options of `kda check`.
 #[derive(Args, Debug)]
@@ -25,6 +27,9 @@ pub struct Arguments {
     /// Many problems, extreme values, long streams, pools beyond 2^31 elements, in the simulator every schedule: minutes.
     #[arg(long)]
     full: bool,
+    /// Every variant on its sample problem, on a CUDA device and in the simulator, and their results compared.
+    #[arg(long, conflicts_with_all = ["quick", "full"])]
+    diff: bool,
     /// Seed of the inputs; drawn from the clock and printed if absent.
     #[arg(long)]
     seed: Option<u64>,
@@ -40,7 +45,12 @@ pub fn run(arguments: &Arguments, operators: &[Operator], streams: &mut Streams)
         writeln!(streams.err, "error: this build has no operator to check")?;
         return Ok(Verdict::Failed);
     }
-    let device = open(arguments.backend.into()).map_err(|cause| Stop::Input(cause.to_string()))?;
+    let backend = match (arguments.diff, arguments.backend) {
+        (true, BackendName::Sim) => return Err(Stop::Input("--diff needs a CUDA device beside the simulator".into())),
+        (true, _) => Backend::Cuda,
+        (false, name) => name.into(),
+    };
+    let device = open(backend).map_err(|cause| Stop::Input(cause.to_string()))?;
     run_on(arguments, operators, &device, streams)
 }
 
@@ -53,7 +63,8 @@ fn run_on(
     let extent = if arguments.full { Extent::Full } else { Extent::Quick };
     let seed = arguments.seed.unwrap_or_else(clock_seed);
     let request = Request { device, extent, seed };
-    writeln!(streams.out, "{}; {} check, seed {}", request.device.why, request.extent.name(), request.seed)?;
+    let kind = if arguments.diff { "simulator against device" } else { request.extent.name() };
+    writeln!(streams.out, "{}; {kind} check, seed {}", request.device.why, request.seed)?;
     let mut table = Table::new(&[
         ("operator", Align::Left),
         ("case", Align::Left),
@@ -89,11 +100,12 @@ fn run_on(
                 if passes { "pass" } else { "fail" }.into(),
             ]);
         };
-        let result = (operator.run)(&request, &mut take);
+        let result =
+            if arguments.diff { diff::run(&request, operator, &mut take) } else { (operator.run)(&request, &mut take) };
         if let Err(cause) = result {
             failed += 1;
             causes.push(format!("{}: {cause}", operator.name));
-        } else if measured == 0 {
+        } else if measured == 0 && !(arguments.diff && diff::is_for_other_devices(&request, operator)) {
             failed += 1;
             causes.push(format!("{}: nothing was measured", operator.name));
         }

@@ -101,7 +101,7 @@ const STOPPED: Operator = Operator {
 
 fn check(operators: &[Operator], ops: &[&str]) -> (Verdict, String, String) {
     let ops = ops.iter().map(|op| op.to_string()).collect();
-    let arguments = Arguments { ops, backend: BackendName::Auto, quick: false, full: true, seed: Some(7) };
+    let arguments = Arguments { ops, backend: BackendName::Auto, quick: false, full: true, diff: false, seed: Some(7) };
     let device = Opened { executor: Box::new(Idle), backend: Backend::Sim, why: "backend idle".into() };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let verdict = run_on(&arguments, operators, &device, &mut Streams { out: &mut out, err: &mut err }).unwrap();
@@ -127,8 +127,14 @@ fn passes_only_if_all_is_within_budget() {
 #[test]
 fn operators_are_chosen_by_name() {
     assert_eq!(check(&[GOOD, BAD], &["good"]).0, Verdict::Passed);
-    let arguments =
-        Arguments { ops: vec!["godo".into()], backend: BackendName::Sim, quick: false, full: false, seed: None };
+    let arguments = Arguments {
+        ops: vec!["godo".into()],
+        backend: BackendName::Sim,
+        quick: false,
+        full: false,
+        diff: false,
+        seed: None,
+    };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stop = run(&arguments, &[GOOD], &mut Streams { out: &mut out, err: &mut err }).unwrap_err();
     assert!(stop.to_string().ends_with("near it: `good`"), "{stop}");
@@ -136,8 +142,18 @@ fn operators_are_chosen_by_name() {
 
 #[test]
 fn nothing_to_check_is_not_a_pass() {
-    let arguments = Arguments { ops: vec![], backend: BackendName::Sim, quick: true, full: false, seed: None };
+    let arguments =
+        Arguments { ops: vec![], backend: BackendName::Sim, quick: true, full: false, diff: false, seed: None };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let verdict = run(&arguments, &[], &mut Streams { out: &mut out, err: &mut err }).unwrap();
     assert_eq!((verdict, out.len()), (Verdict::Failed, 0));
+}
+
+#[test]
+fn a_comparison_needs_a_device() {
+    let arguments =
+        Arguments { ops: vec![], backend: BackendName::Sim, quick: false, full: false, diff: true, seed: None };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let stop = run(&arguments, &[GOOD], &mut Streams { out: &mut out, err: &mut err }).unwrap_err();
+    assert!(stop.to_string().contains("--diff needs a CUDA device"), "{stop}");
 }

@@ -1,0 +1,129 @@
+//! The comparison, with a second simulator in the place of the device.
+
+use super::*;
+use crate::checks::operators;
+use crate::registry::kernels;
+use kda_core::desc::content_hash;
+use kda_core::exec::{ExecError, Stream};
+use kda_core::{Elem, PreparedLaunch};
+use kda_runtime::executor::sim::Schedule;
+
+/// A device that runs another text than the one it is given.
+struct Changed {
+    simulator: SimExecutor,
+    from: &'static str,
+    to: &'static str,
+}
+
+impl Executor for Changed {
+    fn describe(&self) -> String {
+        "changed".into()
+    }
+
+    fn compute_capability(&self) -> (u8, u8) {
+        self.simulator.compute_capability()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.simulator.multiprocessors()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<u64, ExecError> {
+        self.simulator.allocate(bytes)
+    }
+
+    fn free(&self, ptr: u64) -> Result<(), ExecError> {
+        self.simulator.free(ptr)
+    }
+
+    fn write(&self, ptr: u64, bytes: &[u8]) -> Result<(), ExecError> {
+        self.simulator.write(ptr, bytes)
+    }
+
+    fn read(&self, ptr: u64, bytes: &mut [u8]) -> Result<(), ExecError> {
+        self.simulator.read(ptr, bytes)
+    }
+
+    fn fill(&self, ptr: u64, byte: u8, bytes: u64) -> Result<(), ExecError> {
+        self.simulator.fill(ptr, byte, bytes)
+    }
+
+    unsafe fn launch(&self, launch: &PreparedLaunch, stream: Stream) -> Result<(), ExecError> {
+        let text = launch.desc.ptx.replace(self.from, self.to);
+        assert_ne!(text, launch.desc.ptx, "{} is not in the text", self.from);
+        let ptx: &'static str = text.leak();
+        let desc = Box::leak(Box::new(KernelDesc { ptx, hash: content_hash(ptx), ..*launch.desc }));
+        // SAFETY: the simulator touches no host memory.
+        unsafe { self.simulator.launch(&PreparedLaunch { desc, ..launch.clone() }, stream) }
+    }
+
+    fn synchronize(&self, _: Stream) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+/// Rows of a variant whose entry begins so, on a device.
+fn rows(device: &dyn Executor, entry: &str) -> Result<Vec<Measured>, String> {
+    let desc = kernels().into_iter().find(|desc| desc.entry.starts_with(entry)).expect("a kernel of that name");
+    let operator = operators().into_iter().find(|operator| operator.name == desc.family).expect("its operator");
+    let mut rows = Vec::new();
+    variant(&operator, device, desc, 3, &mut |measured, _| rows.push(measured))?;
+    Ok(rows)
+}
+
+#[test]
+fn another_schedule_gives_the_same_bits() {
+    let options = Options { schedule: Schedule::ReverseWarps, ..Options::default() };
+    for (entry, tensors) in [
+        ("scale_add__block128", 1),
+        ("gemm_ws__bn128_stages6_ctas1_f32", 1),
+        ("role_silu", 1),
+        ("conv_verify__bv8_lanes8_ctas1_flat_t2", 4),
+    ] {
+        let rows = rows(&SimExecutor::new(options), entry).expect("both run");
+        let compared: Vec<&Measured> = rows.iter().filter(|row| row.output.contains("elements differ")).collect();
+        assert!(compared.len() >= tensors, "{entry}: {rows:?}");
+        assert!(compared.iter().all(|row| row.error == 0.0 && row.output.contains(": 0 of ")), "{entry}: {rows:?}");
+        assert!(rows.iter().all(Measured::passes), "{entry}: {rows:?}");
+        assert!(compared.iter().any(|row| !row.output.contains("0 of 0")), "{entry}: nothing was written: {rows:?}");
+    }
+}
+
+#[test]
+fn a_device_that_computes_something_else_is_found() {
+    for (entry, from, to) in [
+        ("scale_add__block128", "fma.rn.f32", "fma.rz.f32"),
+        ("gemm_ws__bn128_stages6_ctas1_bf16_nosilu", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32"),
+        ("conv_verify__bv8_lanes8_ctas1_flat_t2", "cvt.rn.bf16.f32", "cvt.rz.bf16.f32"),
+    ] {
+        let device = Changed { simulator: SimExecutor::default(), from, to };
+        let rows = rows(&device, entry).expect("both run");
+        let found = rows.iter().any(|row| row.output.contains("elements differ") && row.error > 0.0);
+        assert!(found && !rows.iter().all(Measured::passes), "{entry}: {rows:?}");
+    }
+}
+
+#[test]
+fn what_is_exact_is_seen_in_the_text() {
+    let exact = |entry: &str| is_exact(kernels().iter().find(|d| d.entry.starts_with(entry)).expect("a kernel").ptx);
+    assert!(exact("scale_add") && exact("transpose") && exact("ring_sum"));
+    assert!(!exact("gemm_ws") && !exact("role_silu") && !exact("conv_verify") && !exact("blackwell_product"));
+}
+
+#[test]
+fn distances() {
+    use distance::compare;
+    let words = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let before = words(&[0.0, 0.0, 0.0, 7.0]);
+    let found = compare("x", Elem::F32, &before, &words(&[3.0, 0.0, 4.0, 7.0]), &words(&[3.0, 0.0, 4.0, 7.0]));
+    assert_eq!((found.written, found.differing, found.distance), (2, 0, 0.0));
+    let found = compare("x", Elem::F32, &before, &words(&[3.0, 0.0, 4.5, 7.0]), &words(&[3.0, 0.0, 4.0, 7.0]));
+    assert_eq!((found.written, found.differing, found.distance), (2, 1, 0.1));
+    // Written on one side alone.
+    let found = compare("x", Elem::F32, &before, &before, &words(&[0.0, 1.0, 0.0, 7.0]));
+    assert_eq!((found.written, found.differing, found.distance), (1, 1, 1.0));
+    let nans = [f32::from_bits(0x7FC0_0000), f32::from_bits(0x7FFF_FFFF)].map(|nan| words(&[nan, 0.0, 0.0, 7.0]));
+    assert_eq!(compare("x", Elem::F32, &before, &nans[0], &nans[1]).differing, 0);
+    assert!(compare("x", Elem::F32, &before, &nans[0], &words(&[1.0, 0.0, 0.0, 7.0])).distance.is_nan());
+    assert_eq!(compare("x", Elem::U32, &before, &nans[0], &nans[1]).distance, 1.0);
+}
