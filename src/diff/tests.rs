@@ -104,6 +104,14 @@ fn a_device_that_computes_something_else_is_found() {
 }
 
 #[test]
+fn a_tensor_has_the_budget_of_its_output() {
+    let row = |output: &str, budget| Measured { case: String::new(), output: output.into(), error: 0.0, budget };
+    let rows = [row("out", 1e-3), row("states", 1e-7), row("prescribed bits that differ", 0.0)];
+    assert_eq!(["out", "states_out", "windows_f32", "conv_f32"].map(|t| budget(&rows, t)), [1e-3, 1e-7, 0.0, 0.0]);
+    assert_eq!(budget(&[row("error", 1e-5), row("bits", 0.0)], "y"), 1e-5);
+}
+
+#[test]
 fn what_is_exact_is_seen_in_the_text() {
     let exact = |entry: &str| is_exact(kernels().iter().find(|d| d.entry.starts_with(entry)).expect("a kernel").ptx);
     assert!(exact("scale_add") && exact("transpose") && exact("ring_sum"));
