@@ -69,15 +69,15 @@ fn expected(map: &Map, from: &[i32]) -> Vec<u8> {
 fn boxes_are_loaded_with_zeros_outside() {
     let cases = [
         (Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128), vec![16, 64]),
-        (Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128), vec![90, 65]),
-        (Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128), vec![-7, -3]),
+        (Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128), vec![90, 72]),
+        (Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128), vec![-7, -24]),
         (Map::matrix(Elem::BF16, [40, 72], [16, 32], Swizzle::B64), vec![8, 48]),
         (Map::matrix(Elem::BF16, [40, 72], [16, 16], Swizzle::B32), vec![30, 0]),
-        (Map::matrix(Elem::F32, [40, 36], [16, 36], Swizzle::None), vec![33, -2]),
+        (Map::matrix(Elem::F32, [40, 36], [16, 36], Swizzle::None), vec![33, -4]),
         (Map::matrix(Elem::F32, [40, 36], [16, 32], Swizzle::B128), vec![200, 0]),
         (
             Map { elem: Elem::F32, sizes: vec![300], strides: vec![1], tile: vec![128], swizzle: Swizzle::None },
-            vec![250],
+            vec![248],
         ),
         (
             Map {
@@ -256,7 +256,9 @@ fn stored(map: &Map, from: &[i32], combine: impl Fn(f32, f32) -> f32) -> Vec<u8>
     let size = map.elem.bytes();
     for e in 0..map.tile[0] * map.tile[1] {
         let at = [from[0] + (e / map.tile[1]) as i32, from[1] + (e % map.tile[1]) as i32];
-        if (0..2).any(|a| at[a] < 0 || at[a] as u64 >= map.sizes[a]) {
+        // The 16 bytes in which a row ends are written as a whole.
+        let ends = [map.sizes[0], map.sizes[1].next_multiple_of(u64::from(16 / size))];
+        if (0..2).any(|a| at[a] as u64 >= ends[a]) {
             continue;
         }
         let word = map.swizzle.place(e * size) / 4;
@@ -272,9 +274,15 @@ fn boxes_are_stored_and_reduced_within_bounds() {
     let reduce = |op: &str| format!("cp.reduce.async.bulk.tensor.2d.global.shared::cta.{op}.tile.bulk_group");
     for (map, from) in [
         (Map::matrix(Elem::F32, [40, 48], [16, 32], Swizzle::B128), [30, 32]),
-        (Map::matrix(Elem::F32, [40, 48], [16, 16], Swizzle::B64), [-3, -5]),
-        (Map::matrix(Elem::BF16, [40, 72], [16, 64], Swizzle::B128), [20, 9]),
-        (Map::matrix(Elem::BF16, [40, 72], [16, 24], Swizzle::None), [0, 61]),
+        (Map::matrix(Elem::F32, [40, 48], [16, 16], Swizzle::B64), [3, 4]),
+        (Map::matrix(Elem::BF16, [40, 72], [16, 64], Swizzle::B128), [20, 8]),
+        (Map::matrix(Elem::BF16, [40, 72], [16, 24], Swizzle::None), [0, 64]),
+        // Rows that end within 16 bytes, and a box beyond the end.
+        (Map { sizes: vec![40, 57], ..Map::matrix(Elem::BF16, [40, 72], [16, 64], Swizzle::B128) }, [30, 0]),
+        (Map { sizes: vec![40, 57], ..Map::matrix(Elem::BF16, [40, 72], [16, 16], Swizzle::None) }, [2, 56]),
+        (Map { sizes: vec![40, 57], ..Map::matrix(Elem::BF16, [40, 72], [16, 8], Swizzle::None) }, [2, 64]),
+        (Map { sizes: vec![40, 30], ..Map::matrix(Elem::F32, [40, 36], [16, 32], Swizzle::B128) }, [0, 0]),
+        (Map::matrix(Elem::F32, [40, 32], [16, 32], Swizzle::B128), [41, 0]),
     ] {
         type Combine = fn(f32, f32) -> f32;
         let kinds: [(String, Combine); 3] =
@@ -289,6 +297,24 @@ fn boxes_are_stored_and_reduced_within_bounds() {
                 },
             );
         }
+    }
+}
+
+/// Coordinates that the hardware takes for illegal instructions.
+#[test]
+fn a_box_begins_at_a_multiple_of_16_bytes_and_stores_inside() {
+    let map = Map::matrix(Elem::BF16, [100, 128], [32, 64], Swizzle::B128);
+    for from in [[0, 1], [0, 4], [16, 60], [16, -4]] {
+        let map = map.clone();
+        faulty(move || load(&map, &from), Code::TensorMap, "cp.async.bulk.tensor");
+    }
+    let narrow = Map::matrix(Elem::F32, [40, 36], [16, 32], Swizzle::B128);
+    let reduce = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group";
+    for (what, from) in
+        [(STORE, [0, 2]), (STORE, [0, -4]), (STORE, [-1, 0]), (reduce, [0, 1]), (reduce, [-2, 0]), (reduce, [0, -8])]
+    {
+        let map = narrow.clone();
+        faulty(move || store(&map, &from, what, FENCE, DONE), Code::TensorMap, "tensor.2d.global");
     }
 }
 

@@ -147,6 +147,7 @@ impl Specialiser<'_> {
             _ => None,
         };
         let coordinates = self.coordinates(list, spec.tile.len())?;
+        check_column(coordinates.last(), elem, list)?;
         let rank = rank(spec.tile.len(), site)?;
         Ok(Tensor { param, spec, elem, rank, coordinates, policy })
     }
@@ -257,6 +258,28 @@ impl Specialiser<'_> {
             Cvta { to: To(false), space: Space::Param, ty: Type::U64, dst, src: address.into() }.into()
         })
     }
+}
+
+/// The innermost coordinate is a multiple of 16 bytes: the hardware takes no other.
+fn check_column(column: Option<&Value>, elem: Elem, list: &Expr) -> Result<()> {
+    let needed = 16 / u64::from(elem.bytes());
+    let multiple = match column {
+        Some(Value::Scalar(s)) => s.multiple,
+        Some(other) => other.as_int().map_or(0, |v| v.unsigned_abs() as u64),
+        None => 0,
+    };
+    if multiple.is_multiple_of(needed) {
+        return Ok(());
+    }
+    let place = match list {
+        Expr::Array(array) => array.elems.last().unwrap_or(list),
+        _ => list,
+    };
+    let message =
+        format!("the innermost coordinate is not known to be a multiple of {needed} elements of {elem}, 16 bytes");
+    Err(Diagnostic::new(807, Site::Tokens(place), message).help(format!(
+        "write it as a multiple, `{needed} * i`, or require it of the launch: `#[requires(first % {needed} == 0)]`"
+    )))
 }
 
 fn rank(axes: usize, site: Site<'_>) -> Result<TensorRank> {

@@ -41,6 +41,12 @@ pub const ENTRIES: &[Entry] = &[
         "Write `TensorMap<bf16, Shape<128, 64>, Swizzle<128>>`.",
     ),
     entry(
+        807,
+        "innermost coordinate of a copy",
+        "A box begins at a multiple of 16 bytes of a row; the hardware takes any other coordinate for an illegal instruction.",
+        "Write the coordinate as a multiple, or require it of the launch with `#[requires(…)]`.",
+    ),
+    entry(
         820,
         "multicast of a tile",
         "Each CTA of the cluster loads a part of the tile into all of them: the box of the map is this part, whole patterns of 8 rows.",

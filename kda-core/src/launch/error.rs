@@ -130,6 +130,23 @@ pub enum LaunchError {
         /// Axis, outermost first.
         axis: usize,
     },
+    /// A written tensor behind a map whose rows end within 16 bytes: copies would write beyond them.
+    #[error(
+        "{entry}: axis {axis} of `{param}` has {given} elements; copies write whole 16 bytes of a row, so a multiple of {} is needed",
+        16 / bytes
+    )]
+    MapRow {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, the innermost one.
+        axis: usize,
+        /// Given elements.
+        given: u64,
+        /// Bytes of an element.
+        bytes: u32,
+    },
     /// A stride that bulk tensor copies cannot take.
     #[error(
         "{entry}: axis {axis} of `{param}` has a stride of {given} bytes; bulk tensor copies need a multiple of 16 below 2^40"

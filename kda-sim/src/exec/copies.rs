@@ -312,7 +312,7 @@ impl Machine<'_> {
         }
         let rows = match &copy.global {
             Remote::Bytes(address) => vec![(*address, 0, copy.bytes as usize)],
-            Remote::Box(tensor) => tensor.rows(),
+            Remote::Box(tensor) => tensor.rows(!copy.load),
         };
         let mut pieces = Vec::with_capacity(rows.len());
         for (address, at, bytes) in rows {

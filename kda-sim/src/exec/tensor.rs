@@ -29,13 +29,15 @@ impl TensorBox {
         self.map.tile[..self.map.rank].iter().map(|n| u64::from(*n)).product::<u64>() * u64::from(self.map.elem_bytes)
     }
 
-    /// The rows of the box that lie in the tensor, clipped: address, offset in the box, bytes.
-    pub fn rows(&self) -> Vec<(u64, usize, usize)> {
+    /// The rows of the box that lie in the tensor, clipped: address, offset in the box, bytes. A copy to the tensor writes the
+    /// 16 bytes in which a row ends as a whole, as an H200 does.
+    pub fn rows(&self, writes: bool) -> Vec<(u64, usize, usize)> {
         let (map, rank) = (&self.map, self.map.rank);
         let elem = i64::from(map.elem_bytes);
         let width = i64::from(map.tile[0]);
-        let first = self.from[0].clamp(0, map.sizes[0] as i64);
-        let last = (self.from[0] + width).clamp(0, map.sizes[0] as i64);
+        let size = if writes { map.sizes[0].next_multiple_of(16 / elem as u64) } else { map.sizes[0] } as i64;
+        let first = self.from[0].clamp(0, size);
+        let last = (self.from[0] + width).clamp(0, size);
         let count: u64 = map.tile[1..rank].iter().map(|n| u64::from(*n)).product();
         let mut rows = Vec::new();
         for row in 0..count {
@@ -217,6 +219,7 @@ impl Machine<'_> {
             let address = self.shared_operand(w, lane as usize, detail.shared);
             let tensor = Rc::new(TensorBox { map, from });
             self.check_box(w, pc, lane, &tensor, detail.coordinates.len())?;
+            self.check_coordinates(w, pc, lane, &tensor, !matches!(detail.kind, TensorCopyKind::Load))?;
             let needed = match map.swizzle.span() {
                 None => 128,
                 Some(span) => u64::from(span) * 8,
@@ -288,6 +291,22 @@ impl Machine<'_> {
         };
         let help = "the rank must be that of the instruction; rows of a box have a multiple of 16 bytes, and as many as the swizzle \
                     spans; address and strides are multiples of 16";
+        Err(self.report_at(w, pc, 1 << lane, Code::TensorMap, message, "tensor copy", help))
+    }
+
+    /// Coordinates that an H200 refuses as an illegal instruction: an innermost one within 16 bytes, and a negative one of a copy to
+    /// the tensor.
+    fn check_coordinates(&self, w: usize, pc: u32, lane: u32, tensor: &TensorBox, writes: bool) -> Outcome<()> {
+        let inner = tensor.from[0] * i64::from(tensor.map.elem_bytes);
+        let (message, help) = if inner % 16 != 0 {
+            let message = format!("a box that begins at byte {inner} of a row");
+            (message, "the innermost coordinate times the bytes of an element is a multiple of 16")
+        } else if writes && tensor.from.iter().any(|c| *c < 0) {
+            let message = format!("a copy to a tensor from the coordinates {:?}, innermost first", tensor.from);
+            (message, "copies to a tensor begin inside it or beyond its end; only loads may begin ahead of it")
+        } else {
+            return Ok(());
+        };
         Err(self.report_at(w, pc, 1 << lane, Code::TensorMap, message, "tensor copy", help))
     }
 }
