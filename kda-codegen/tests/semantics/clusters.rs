@@ -396,7 +396,11 @@ fn trips_that_differ_in_a_cluster_are_not_proved() {
     let verdict = |source: &str| Run::new(source).compiled.protocol;
     let tiles = |trips: &str| verdict(&product(2, "32").replace("0..k / 64", trips));
     assert_eq!([tiles("0..k / 64"), tiles("0..ctaid.y + k / 64")], [Verdict::Proved, Verdict::Proved]);
-    for trips in ["0..ctaid.x", "0..k / 64 + cluster_rank", "ctaid.x..k / 64"] {
+    for trips in ["0..ctaid.x / 2 + k / 64", "(ctaid.x / 4..k / 64).step_by(2)"] {
+        assert_eq!(tiles(trips), Verdict::Proved, "{trips}");
+    }
+    for trips in ["0..ctaid.x", "0..k / 64 + cluster_rank", "ctaid.x..k / 64", "0..ctaid.x / 3", "0..(ctaid.x + 1) / 2"]
+    {
         assert!(matches!(tiles(trips), Verdict::NotProved { why } if why.contains("of a cluster")), "{trips}");
     }
     let load = "slot.a.tma_multicast(a, [0, kb * 64]);";

@@ -1,7 +1,7 @@
 //! C = act(A · Bᵀ + bias) on tensor cores: a persistent grid that walks over tiles in an order that shares operands in L2, one
 //! warp that loads, two warpgroups that multiply, one warp that stores.
 
-/// Matrix product of bf16 matrices with K contiguous, of any sizes.
+/// Matrix product of bf16 matrices with K contiguous: M and K of any size, N whole 16 bytes of a row of C.
 #[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::math])]
 pub mod gemm {
     const BM: u32 = 128; // rows of a tile, a warpgroup 64

@@ -5,6 +5,8 @@
 
 use crate::specialise::Specialiser;
 use crate::specialise::value::Value;
+use kda_ptx::operand::{Special, Src};
+use kda_ptx::{Inst, Reg};
 
 impl Specialiser<'_> {
     /// The value as a text over launch parameters: equal texts are equal values. Values that are no pure function of them
@@ -23,6 +25,9 @@ impl Specialiser<'_> {
         let Some(inst) = self.builder.definition(reg).filter(|_| depth < 32) else {
             return format!("{}{}", reg.class.prefix(), reg.index);
         };
+        if let Some(clusters) = self.clusters_text(inst) {
+            return clusters;
+        }
         let mut text = String::new();
         inst.print(&mut text);
         // Operands by their own texts; the destination and its register number do not matter.
@@ -48,5 +53,25 @@ impl Specialiser<'_> {
         }
         out.push_str(rest);
         out
+    }
+
+    /// The text of `ctaid.x / n` where n is a multiple of the CTAs of a cluster: neighbours along x have the same.
+    fn clusters_text(&self, inst: &Inst) -> Option<String> {
+        let (a, divisor) = match inst {
+            Inst::Shr(shr) => match shr.b {
+                Src::Imm(bits @ 0..32) => (&shr.a, 1u64 << bits),
+                _ => return None,
+            },
+            Inst::Div(div) => match div.b {
+                Src::Imm(divisor) => (&div.a, u64::try_from(divisor).ok()?),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let cluster = u64::from(self.resolved.cluster);
+        let is_ctaid = |reg: Reg| matches!(self.builder.definition(reg), Some(Inst::Mov(mov)) if mov.src == Src::Special(Special::CtaidX));
+        let whole = divisor > 0 && divisor.is_multiple_of(cluster);
+        matches!(a, Src::Reg(reg) if whole && is_ctaid(*reg))
+            .then(|| format!("(cluster of the grid / {})", divisor / cluster))
     }
 }
