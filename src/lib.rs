@@ -7,12 +7,14 @@
 //! | what is the right answer | [`mod@reference`] |
 //! | which kernels are there | [`registry`] |
 //! | does every operator give the right answer | [`checks`] |
+//! | would a missing synchronisation be noticed | [`mutate`] |
 //! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
 
 pub mod assembler;
 pub mod checks;
+pub mod mutate;
 pub mod registry;
 
 pub use kda_core as core;
