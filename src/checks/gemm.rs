@@ -28,11 +28,11 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one variant on two tiles and five steps along K.
+/// Runs one variant on two tiles, and on more steps along K than twice the depth of a ring.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = GemmWsVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), desc));
     let variant = variant.ok_or_else(|| format!("{} is no variant of gemm", desc.entry))?;
-    sink(product(device, variant, (2, 1, 5), seed)?, 1.0);
+    sink(product(device, variant, (2, 1, 9), seed)?, 1.0);
     Ok(())
 }
 

@@ -175,4 +175,6 @@ pub enum Fate {
     Killed(Net),
     /// None did, under any schedule.
     Survived,
+    /// The statement is not in this variant: no mutant.
+    Absent,
 }

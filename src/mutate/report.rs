@@ -30,13 +30,17 @@ impl Counts {
 
     /// Killed of all; those that do the same as the kernel count as not killed.
     pub fn rate(&self) -> f64 {
-        self.killed() as f64 / self.all().max(1) as f64
+        match self.all() {
+            0 => 1.0,
+            all => self.killed() as f64 / all as f64,
+        }
     }
 
     fn add(&mut self, fate: &Fate) {
         match fate {
             Fate::Killed(net) => self.nets[net.column()] += 1,
             Fate::Survived => self.survived += 1,
+            Fate::Absent => {}
         }
     }
 }
@@ -60,13 +64,13 @@ impl<'j> Summary<'j> {
     /// Counts.
     pub fn of(judged: &'j [Judged]) -> Summary<'j> {
         let mut summary = Summary::default();
-        for (mutant, fate) in judged {
+        for (mutant, fate) in judged.iter().filter(|(_, fate)| *fate != Fate::Absent) {
             summary.total.add(fate);
             summary.operators.entry((mutant.level, mutant.operator)).or_default().add(fate);
             summary.kernels.entry(mutant.kernel).or_default().add(fate);
             match fate {
                 Fate::Killed(Net::Compiler(code) | Net::Simulator(code)) => *summary.codes.entry(code).or_default() += 1,
-                Fate::Killed(_) => {}
+                Fate::Killed(_) | Fate::Absent => {}
                 Fate::Survived => summary.survivors.push((mutant, equivalent::reason(mutant))),
             }
         }

@@ -3,7 +3,7 @@
 //! The operator's own sample problem runs, on an executor that launches the mutant in the place of the kernel. Every byte that
 //! the operator reads back counts: shipped kernels give the same bytes under every schedule, so a mutant must too.
 
-use super::subject::Subject;
+use super::subject::{Subject, code};
 use super::{Fate, Mutant, Net, Text};
 use crate::checks::{self, Device, Measured};
 use kda_codegen::check::protocol::Verdict;
@@ -14,10 +14,11 @@ use kda_core::{KernelDesc, PreparedLaunch};
 use kda_runtime::executor::sim::{CTA_ORDERS, Options, Schedule, SimExecutor, schedule_name};
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hasher};
-use std::time::{Duration, Instant};
 
 /// CTAs that run at a time: fewer than most problems have, so that some see what others have left.
 const RESIDENT: u32 = 3;
+/// Sample problems that a mutant runs on.
+pub const PROBLEMS: u64 = 2;
 /// A mutant may take this many times the instructions of the kernel before it counts as endless …
 const SLOWER: u64 = 20;
 /// … and at least this many.
@@ -30,8 +31,6 @@ pub struct Sample {
     pub bytes: u64,
     /// Most instructions under any schedule.
     pub steps: u64,
-    /// Time of all schedules.
-    pub elapsed: Duration,
 }
 
 /// Every way in which a mutant is run: each schedule, with the order of CTAs going round.
@@ -48,7 +47,6 @@ fn ways(seed: u64, step_limit: u64) -> impl Iterator<Item = Options> {
 
 /// Runs the kernel itself: it must pass, and give the same bytes under every schedule.
 pub fn right(desc: &'static KernelDesc, operator: &checks::Operator, seed: u64) -> Result<Sample, String> {
-    let start = Instant::now();
     let mut sample: Option<Sample> = None;
     for options in ways(seed, Options::default().step_limit) {
         let name = schedule_name(options.schedule);
@@ -58,27 +56,29 @@ pub fn right(desc: &'static KernelDesc, operator: &checks::Operator, seed: u64) 
             return Err(format!("{} fails unchanged, schedule {name}: {what}", desc.entry));
         }
         let (bytes, steps) = (executor.read.get(), executor.steps());
-        let known = sample.get_or_insert(Sample { bytes, steps, elapsed: Duration::ZERO });
+        let known = sample.get_or_insert(Sample { bytes, steps });
         if known.bytes != bytes {
             return Err(format!("{} gives other bytes under the schedule {name}", desc.entry));
         }
         known.steps = known.steps.max(steps);
     }
-    let sample = sample.ok_or("there is no schedule")?;
-    Ok(Sample { elapsed: start.elapsed(), ..sample })
+    sample.ok_or_else(|| "there is no schedule".into())
 }
 
 /// Runs a mutant until a net notices.
 pub fn run(subject: &Subject, mutant: &Mutant) -> Fate {
-    run_with(subject, mutant, &|options| options)
+    run_with(subject, mutant, |options| options)
 }
 
 /// The same, with options changed: for the proof that a blind net is noticed.
-pub fn run_with(subject: &Subject, mutant: &Mutant, change: &dyn Fn(Options) -> Options) -> Fate {
+pub fn run_with(subject: &Subject, mutant: &Mutant, change: fn(Options) -> Options) -> Fate {
     let (desc, proved) = match &mutant.text {
         Text::Ptx(text) => (with_text(subject.desc, text.clone()), subject.desc.protocol),
         Text::Source(text) => match subject.compile(text) {
             Ok(compiled) => {
+                if code(&compiled.ptx).eq(code(subject.desc.ptx)) && !subject.has_line(mutant.line) {
+                    return Fate::Absent;
+                }
                 let proved = match &compiled.protocol {
                     Verdict::Nothing => Protocol::Nothing,
                     Verdict::Proved => Protocol::Proved,
@@ -92,18 +92,20 @@ pub fn run_with(subject: &Subject, mutant: &Mutant, change: &dyn Fn(Options) -> 
             }
         },
     };
-    let limit = LEAST_STEPS.max(subject.right.steps.saturating_mul(SLOWER));
-    for options in ways(subject.seed, limit).map(change) {
-        let executor = Stand::new(options, subject.desc, desc);
-        let outcome = once(&executor, &subject.operator, subject.desc, subject.seed);
-        if let Some(report) = executor.simulator.last_report() {
-            return Fate::Killed(Net::Simulator(report.code.to_string()));
-        }
-        if executor.refused.get() {
-            return Fate::Killed(Net::Simulator("load".into()));
-        }
-        if outcome.is_some() || executor.read.get() != subject.right.bytes {
-            return Fate::Killed(Net::Result);
+    for (seed, right) in (subject.seed..).zip(&subject.right) {
+        let limit = LEAST_STEPS.max(right.steps.saturating_mul(SLOWER));
+        for options in ways(seed, limit).map(change) {
+            let executor = Stand::new(options, subject.desc, desc);
+            let outcome = once(&executor, &subject.operator, subject.desc, seed);
+            if let Some(report) = executor.simulator.last_report() {
+                return Fate::Killed(Net::Simulator(report.code.to_string()));
+            }
+            if executor.refused.get() {
+                return Fate::Killed(Net::Simulator("load".into()));
+            }
+            if outcome.is_some() || executor.read.get() != right.bytes {
+                return Fate::Killed(Net::Result);
+            }
         }
     }
     match (subject.desc.protocol, proved) {

@@ -39,7 +39,14 @@ pub fn mutants(kernel: &'static str, text: &str) -> Result<Vec<Mutant>, String> 
     let file = syn::parse_file(text).map_err(|cause| cause.to_string())?;
     let mut finder = Finder { kernel, text, lines: starts(text), found: Vec::new() };
     finder.visit_file(&file);
-    Ok(finder.found)
+    // Two neighbours that change places are one mutant, whichever of them moves.
+    let mut found: Vec<Mutant> = Vec::new();
+    for mutant in finder.found {
+        if found.iter().all(|other| other.text != mutant.text) {
+            found.push(mutant);
+        }
+    }
+    Ok(found)
 }
 
 /// Where lines begin.
@@ -93,12 +100,14 @@ impl<'a> Visit<'a> for Finder<'_> {
             let gives = GIVE.contains(&name.as_str());
             if let Some(before) = at.checked_sub(1).map(|at| &block.stmts[at])
                 && matters(before)
+                && !commute(&name, before)
             {
                 self.swap(Operator::Earlier, span, before.span(), span);
             }
             if let Some(after) = block.stmts.get(at + 1)
                 && !gives
                 && matters(after)
+                && !commute(&name, after)
             {
                 self.swap(Operator::Later, span, span, after.span());
             }
@@ -155,6 +164,12 @@ fn synchronises(stmt: &Stmt) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// True if a statement and its neighbour both take stages, or both give stages: the order of two pipelines says nothing.
+fn commute(name: &str, neighbour: &Stmt) -> bool {
+    let both = |names: [&str; 2]| names.contains(&name) && synchronises(neighbour).is_some_and(|n| names.contains(&n.as_str()));
+    both(["acquire", "wait"]) || both(["commit", "release"])
 }
 
 /// The path of a called function, without generics.

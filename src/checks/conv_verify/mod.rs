@@ -72,18 +72,18 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// The problem on which one variant is shown: a padding row, snapshots, roll, two value heads a q/k head.
-pub fn sample_plan(variant: ConvVerifyVariant) -> Plan {
+pub fn sample_plan(variant: ConvVerifyVariant, bf16_pool: bool) -> Plan {
     let t = if variant.long() { variant.t() as usize + 3 } else { variant.t() as usize };
-    let switches = Switches { roll: true, bias: true, t_alloc: t + 1, ..Switches::plain(4, t, 1, 2) };
+    let switches = Switches { roll: true, bias: true, bf16_pool, t_alloc: t + 1, ..Switches::plain(4, t, 1, 2) };
     Plan { null_rows: true, ..Plan::of(switches) }
 }
 
-/// Runs one variant on its sample problem.
+/// Runs one variant on its sample problem; an odd seed brings a pool of bf16.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = ConvVerifyVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), desc));
     let variant = variant.ok_or_else(|| format!("{} is no variant of conv_verify", desc.entry))?;
     let mut tallies = [Tally::default()];
-    let case = sample_plan(*variant).draw(seed);
+    let case = sample_plan(*variant, seed % 2 == 1).draw(seed);
     judge::one_case(device, &case, &[*variant], &mut tallies).map_err(|cause| cause.to_string())?;
     for row in tallies[0].rows(desc.entry) {
         sink(row, 1.0);
