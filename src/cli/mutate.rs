@@ -29,7 +29,9 @@ pub struct Arguments {
 /// Runs every mutant; passes if enough are killed and every other one has its reason.
 pub fn run(arguments: &Arguments, kernels: &[&'static KernelDesc], streams: &mut Streams) -> Result<Verdict, Stop> {
     let chosen = match &arguments.entry {
-        Some(entry) => vec![select(kernels, &select::Arguments { entry: entry.clone(), arch: arguments.arch.clone() })?],
+        Some(entry) => {
+            vec![select(kernels, &select::Arguments { entry: entry.clone(), arch: arguments.arch.clone() })?]
+        }
         None => subject::chosen(kernels),
     };
     let work = Work::new(&chosen, arguments.seed).map_err(Stop::Input)?;
@@ -55,7 +57,8 @@ pub fn run(arguments: &Arguments, kernels: &[&'static KernelDesc], streams: &mut
 }
 
 fn write(summary: &Summary, streams: &mut Streams) -> Result<(), Stop> {
-    let operators = summary.operators.iter().map(|((level, operator), counts)| (format!("{level}: {operator}"), counts));
+    let operators =
+        summary.operators.iter().map(|((level, operator), counts)| (format!("{level}: {operator}"), counts));
     table("operator", operators.chain([("all".into(), &summary.total)])).write(streams.out)?;
     writeln!(streams.out)?;
     let kernels = summary.kernels.iter().map(|(kernel, counts)| (kernel.to_string(), counts));
@@ -84,7 +87,8 @@ fn table<'c>(what: &str, rows: impl Iterator<Item = (String, &'c Counts)>) -> Ta
     let mut table = Table::new(&columns);
     for (name, counts) in rows {
         let [compiler, protocol, simulator, result] = counts.nets.map(|n| n.to_string());
-        let (all, killed, survived) = (counts.all().to_string(), counts.killed().to_string(), counts.survived.to_string());
+        let (all, killed, survived) =
+            (counts.all().to_string(), counts.killed().to_string(), counts.survived.to_string());
         let rate = format!("{:.1} %", 100.0 * counts.rate());
         table.row([name, all, killed, compiler, protocol, simulator, result, survived, rate]);
     }

@@ -28,7 +28,8 @@ pub const REASONS: &[Reason] = &[];
 /// The reason why a mutant may live.
 pub fn reason(mutant: &Mutant) -> Option<&'static Reason> {
     REASONS.iter().find(|r| {
-        (r.kernel, r.level, r.operator) == (mutant.kernel, mutant.level, mutant.operator) && mutant.what.starts_with(r.what)
+        (r.kernel, r.level, r.operator) == (mutant.kernel, mutant.level, mutant.operator)
+            && mutant.what.starts_with(r.what)
     })
 }
 

@@ -37,7 +37,14 @@ pub fn mutants(kernel: &'static str, text: &str) -> Result<Vec<Mutant>, ParseErr
             change(&mut changed);
             changed.entries[0].registers = changed.entries[0].count_registers();
             let what = show(inst);
-            found.push(Mutant { kernel, level: Level::Ptx, operator, line, what, text: Text::Ptx(changed.to_string()) });
+            found.push(Mutant {
+                kernel,
+                level: Level::Ptx,
+                operator,
+                line,
+                what,
+                text: Text::Ptx(changed.to_string()),
+            });
         };
         let fresh = module.entries[0].registers[2];
         for (operator, instead) in changes(inst, fresh) {

@@ -69,7 +69,9 @@ impl<'j> Summary<'j> {
             summary.operators.entry((mutant.level, mutant.operator)).or_default().add(fate);
             summary.kernels.entry(mutant.kernel).or_default().add(fate);
             match fate {
-                Fate::Killed(Net::Compiler(code) | Net::Simulator(code)) => *summary.codes.entry(code).or_default() += 1,
+                Fate::Killed(Net::Compiler(code) | Net::Simulator(code)) => {
+                    *summary.codes.entry(code).or_default() += 1
+                }
                 Fate::Killed(_) | Fate::Absent => {}
                 Fate::Survived => summary.survivors.push((mutant, equivalent::reason(mutant))),
             }

@@ -115,17 +115,13 @@ pub fn run_with(subject: &Subject, mutant: &Mutant, change: fn(Options) -> Optio
 }
 
 /// Runs the sample problem once; what is wrong with the results, if anything is.
-fn once(
-    executor: &Stand,
-    operator: &checks::Operator,
-    desc: &'static KernelDesc,
-    seed: u64,
-) -> Option<String> {
+fn once(executor: &Stand, operator: &checks::Operator, desc: &'static KernelDesc, seed: u64) -> Option<String> {
     let (mut wrong, mut measured) = (None, 0);
     let mut take = |result: Measured, _: f64| {
         measured += 1;
         if !result.passes() {
-            wrong = Some(format!("{} is {:.2e}, at most {:.2e} is allowed", result.output, result.error, result.budget));
+            wrong =
+                Some(format!("{} is {:.2e}, at most {:.2e} is allowed", result.output, result.error, result.budget));
         }
     };
     let outcome = (operator.sample)(Device::simulator(executor), desc, seed, &mut take);

@@ -29,7 +29,8 @@ const FUNCTIONS: [&str; 12] = [
     "wgmma::wait",
 ];
 /// Those that let others go on: too early is a fault, too late is slow.
-const GIVE: [&str; 7] = ["commit", "release", "arrive", "cluster_arrive", "bulk::commit", "wgmma::commit", "arrive_expect"];
+const GIVE: [&str; 7] =
+    ["commit", "release", "arrive", "cluster_arrive", "bulk::commit", "wgmma::commit", "arrive_expect"];
 /// Calls that touch no memory and order nothing.
 const PURE: [&str; 10] =
     ["min", "max", "select", "from_fn", "smem", "tmem", "zero", "evict_first_if", "is_present", "as_a"];
@@ -168,7 +169,9 @@ fn synchronises(stmt: &Stmt) -> Option<String> {
 
 /// True if a statement and its neighbour both take stages, or both give stages: the order of two pipelines says nothing.
 fn commute(name: &str, neighbour: &Stmt) -> bool {
-    let both = |names: [&str; 2]| names.contains(&name) && synchronises(neighbour).is_some_and(|n| names.contains(&n.as_str()));
+    let both = |names: [&str; 2]| {
+        names.contains(&name) && synchronises(neighbour).is_some_and(|n| names.contains(&n.as_str()))
+    };
     both(["acquire", "wait"]) || both(["commit", "release"])
 }
 

@@ -125,6 +125,8 @@ impl Specialiser<'_> {
             bytes: None,
             copied: false,
             stored: false,
+            touched: false,
+            multiplied: false,
             done: false,
         });
         self.advance_state(ring, side, site)?;
