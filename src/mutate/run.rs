@@ -25,12 +25,14 @@ const SLOWER: u64 = 20;
 const LEAST_STEPS: u64 = 200_000;
 
 /// What the unchanged kernel does on its sample problem.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sample {
     /// Hash of all that the operator reads back.
     pub bytes: u64,
     /// Most instructions under any schedule.
     pub steps: u64,
+    /// Tensors that it accesses ahead of its wait for the grid before it: a mutant may, too.
+    pub early: Vec<&'static str>,
 }
 
 /// Every way in which a mutant is run: each schedule, with the order of CTAs going round.
@@ -50,13 +52,14 @@ pub fn right(desc: &'static KernelDesc, operator: &checks::Operator, seed: u64) 
     let mut sample: Option<Sample> = None;
     for options in ways(seed, Options::default().step_limit) {
         let name = schedule_name(options.schedule);
-        let executor = Stand::new(options, desc, desc);
+        let executor = Stand::new(options, desc, desc, None);
         let outcome = once(&executor, operator, desc, seed);
         if let Some(what) = outcome {
             return Err(format!("{} fails unchanged, schedule {name}: {what}", desc.entry));
         }
         let (bytes, steps) = (executor.read.get(), executor.steps());
-        let known = sample.get_or_insert(Sample { bytes, steps });
+        let known = sample.get_or_insert(Sample { bytes, steps, early: Vec::new() });
+        known.early.extend(executor.simulator.last_early());
         if known.bytes != bytes {
             return Err(format!("{} gives other bytes under the schedule {name}", desc.entry));
         }
@@ -95,7 +98,7 @@ pub fn run_with(subject: &Subject, mutant: &Mutant, change: fn(Options) -> Optio
     for (seed, right) in (subject.seed..).zip(&subject.right) {
         let limit = LEAST_STEPS.max(right.steps.saturating_mul(SLOWER));
         for options in ways(seed, limit).map(change) {
-            let executor = Stand::new(options, subject.desc, desc);
+            let executor = Stand::new(options, subject.desc, desc, Some(right.early.clone()));
             let outcome = once(&executor, &subject.operator, subject.desc, seed);
             if let Some(report) = executor.simulator.last_report() {
                 return Fate::Killed(Net::Simulator(report.code.to_string()));
@@ -159,8 +162,18 @@ struct Stand {
 }
 
 impl Stand {
-    fn new(options: Options, kernel: &'static KernelDesc, instead: &'static KernelDesc) -> Stand {
+    /// `settled` are the tensors that the grid ahead of a dependent launch has settled; without, those declared stable.
+    fn new(
+        options: Options,
+        kernel: &'static KernelDesc,
+        instead: &'static KernelDesc,
+        settled: Option<Vec<&'static str>>,
+    ) -> Stand {
         let simulator = SimExecutor::for_kernel(options, kernel);
+        let simulator = match settled {
+            Some(settled) => simulator.with_settled(settled),
+            None => simulator,
+        };
         Stand { simulator, kernel, instead, read: Cell::new(0), refused: Cell::new(false) }
     }
 
@@ -212,7 +225,8 @@ impl Executor for Stand {
             // SAFETY: the caller's promise.
             return unsafe { self.simulator.launch(launch, stream) };
         }
-        let launch = PreparedLaunch { desc: self.instead, ..launch.clone() };
+        // Whoever may be launched while the grid ahead still runs is.
+        let launch = PreparedLaunch { desc: self.instead, pdl: self.instead.pdl, ..launch.clone() };
         // SAFETY: the caller's promise; the simulator checks every access of the other text against its memory.
         let outcome = unsafe { self.simulator.launch(&launch, stream) };
         self.refused.set(matches!(outcome, Err(ExecError::Unsupported(_))));

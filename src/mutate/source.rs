@@ -31,9 +31,23 @@ const FUNCTIONS: [&str; 12] = [
 /// Those that let others go on: too early is a fault, too late is slow.
 const GIVE: [&str; 7] =
     ["commit", "release", "arrive", "cluster_arrive", "bulk::commit", "wgmma::commit", "arrive_expect"];
+/// Those that wait and do nothing else: too late is a fault, too early is slow.
+const WAIT: [&str; 8] =
+    ["acquire", "wait", "peek", "cluster_wait", "pdl::wait", "bulk::wait", "bulk::wait_read", "wgmma::wait"];
 /// Calls that touch no memory and order nothing.
-const PURE: [&str; 10] =
-    ["min", "max", "select", "from_fn", "smem", "tmem", "zero", "evict_first_if", "is_present", "as_a"];
+const PURE: [&str; 11] = [
+    "launch_dependents",
+    "min",
+    "max",
+    "select",
+    "from_fn",
+    "smem",
+    "tmem",
+    "zero",
+    "evict_first_if",
+    "is_present",
+    "as_a",
+];
 
 /// Every mutant of the family in a text. An error is what the Rust parser says.
 pub fn mutants(kernel: &'static str, text: &str) -> Result<Vec<Mutant>, String> {
@@ -102,6 +116,7 @@ impl<'a> Visit<'a> for Finder<'_> {
             if let Some(before) = at.checked_sub(1).map(|at| &block.stmts[at])
                 && matters(before)
                 && !commute(&name, before)
+                && (!WAIT.contains(&name.as_str()) || synchronises(before).is_some())
             {
                 self.swap(Operator::Earlier, span, before.span(), span);
             }

@@ -30,6 +30,7 @@ use kda_ref::conv_verify::sample::Switches;
 use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
+use kda_runtime::operators::conv_verify::Options;
 
 /// Whatever went wrong, in one line.
 pub type Failure = Box<dyn std::error::Error>;
@@ -78,14 +79,17 @@ pub fn sample_plan(variant: ConvVerifyVariant, bf16_pool: bool) -> Plan {
     Plan { null_rows: true, ..Plan::of(switches) }
 }
 
-/// Runs one variant on its sample problem; an odd seed brings a pool of bf16.
+/// Runs one variant on its sample problem, launched while its predecessor may still run. An odd seed brings a pool of bf16, and
+/// pools that the predecessor leaves alone.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = ConvVerifyVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), desc));
-    let variant = variant.ok_or_else(|| format!("{} is no variant of conv_verify", desc.entry))?;
-    let mut tallies = [Tally::default()];
-    let case = sample_plan(*variant, seed % 2 == 1).draw(seed);
-    judge::one_case(device, &case, &[*variant], &mut tallies).map_err(|cause| cause.to_string())?;
-    for row in tallies[0].rows(desc.entry) {
+    let variant = *variant.ok_or_else(|| format!("{} is no variant of conv_verify", desc.entry))?;
+    let odd = seed % 2 == 1;
+    let case = sample_plan(variant, odd).draw(seed);
+    let options = Options { variant: Some(variant), pdl: true, stable_pools: odd, ..Options::default() };
+    let mut tally = Tally::default();
+    judge::one_call(device, &case, &options, &mut tally).map_err(|cause| cause.to_string())?;
+    for row in tally.rows(desc.entry) {
         sink(row, 1.0);
     }
     Ok(())
