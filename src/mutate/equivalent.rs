@@ -52,7 +52,8 @@ pub const REASONS: &[Reason] = &[
 
 const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_noflat_t2_nolong";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
-const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already";
+const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already, and the proxy fence of the \
+     thread that arrives covers what it knows of their stores";
 const END_OF_GRID: &str = "each release has waited until its stage was read, and the end of the grid waits for the writes: nothing else is left";
 const FIRST_PRODUCT: &str = "two such fences stand between the barrier that publishes the allocation and the first product, one \
      ahead of the loop and one in it; behind it, mbarriers order the products' operands";
