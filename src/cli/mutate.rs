@@ -35,7 +35,8 @@ pub fn run(arguments: &Arguments, kernels: &[&'static KernelDesc], streams: &mut
         None => subject::chosen(kernels),
     };
     let work = Work::new(&chosen, arguments.seed).map_err(Stop::Input)?;
-    writeln!(streams.out, "{} kernels, {} mutants, seed {}", chosen.len(), work.len(), arguments.seed)?;
+    let kernels = if chosen.len() == 1 { "kernel" } else { "kernels" };
+    writeln!(streams.out, "{} {kernels}, seed {}", chosen.len(), arguments.seed)?;
     let bar = progress::bar(work.len());
     let judged = work.run(&|done| bar.set_position(done as u64));
     bar.finish_and_clear();
@@ -64,7 +65,9 @@ fn write(summary: &Summary, streams: &mut Streams) -> Result<(), Stop> {
     let kernels = summary.kernels.iter().map(|(kernel, counts)| (kernel.to_string(), counts));
     table("kernel", kernels).write(streams.out)?;
     let codes: Vec<String> = summary.codes.iter().map(|(code, times)| format!("{code} {times}")).collect();
-    writeln!(streams.out, "\nkilled by code: {}", codes.join(", "))?;
+    if !codes.is_empty() {
+        writeln!(streams.out, "\nkilled by code: {}", codes.join(", "))?;
+    }
     if !summary.survivors.is_empty() {
         writeln!(streams.out, "\nsurvivors:")?;
     }
@@ -93,4 +96,45 @@ fn table<'c>(what: &str, rows: impl Iterator<Item = (String, &'c Counts)>) -> Ta
         table.row([name, all, killed, compiler, protocol, simulator, result, survived, rate]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kda::registry::kernels;
+
+    fn mutate(entry: &str) -> (Result<Verdict, String>, String, String) {
+        let arguments = Arguments { entry: Some(entry.into()), all: false, arch: None, seed: 1 };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let verdict = run(&arguments, &kernels(), &mut Streams { out: &mut out, err: &mut err });
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (verdict.map_err(|stop| stop.to_string()), text(out), text(err))
+    }
+
+    #[test]
+    fn rates_by_operator_and_net() {
+        let (verdict, out, err) = mutate("scale_add__block128");
+        assert_eq!((verdict, err.as_str()), (Ok(Verdict::Passed), ""));
+        assert!(out.starts_with("1 kernel, seed 1\n") && out.ends_with("\nkill rate: 100.0 %\n"), "{out}");
+        assert!(out.lines().nth(1).is_some_and(|heads| heads.starts_with("operator") && heads.contains("simulator")));
+        assert!(out.contains("\nPTX: drop ") && out.contains("\nsource: later ") && out.contains("KDA300"), "{out}");
+        assert!(!out.contains("survivors:"), "{out}");
+    }
+
+    /// The kernel is right, and its cta_sync() ahead of the copies is where the ring hands nothing over.
+    #[test]
+    fn survivors_bring_their_reason() {
+        let (verdict, out, _) = mutate("transpose");
+        assert_eq!(verdict, Ok(Verdict::Passed));
+        let at = out.find("survivors:\ntranspose line ").unwrap_or_else(|| panic!("{out}"));
+        assert!(out[at..].contains("source earlier `cta_sync();`\n    the release has no barrier"), "{out}");
+    }
+
+    #[test]
+    fn a_kernel_without_synchronisation_and_one_that_does_not_exist() {
+        let (verdict, out, _) = mutate("add");
+        assert!(verdict == Ok(Verdict::Passed) && out.ends_with("kill rate: 100.0 %\n"), "{out}");
+        let (verdict, ..) = mutate("trans");
+        assert!(verdict.is_err_and(|stop| stop.contains("there is no kernel `trans`") && stop.contains("`transpose`")));
+    }
 }
