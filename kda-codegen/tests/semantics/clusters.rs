@@ -88,7 +88,7 @@ fn the_last_barrier_may_be_the_authors() {
     let (mut run, x, n) = run(2, &body);
     let y = run.launch_everywhere(n).read::<u32>("y");
     for (i, y) in y.iter().enumerate() {
-        assert_eq!(*y, x[(i / 64 ^ 1) * 64 + 63 - i % 64], "element {i}");
+        assert_eq!(*y, x[((i / 64) ^ 1) * 64 + 63 - i % 64], "element {i}");
     }
     assert_eq!(run.compiled.ptx.matches(MEET).count(), 2, "{}", run.compiled.ptx);
     is_reported(&mut run, n, MEET, "", 1);
