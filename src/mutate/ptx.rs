@@ -1,6 +1,6 @@
 //! Mutants of a PTX text: one synchronisation instruction dropped or perturbed.
 //!
-//! [`changes`] is the table: from the kind of an instruction to what may go wrong with it. An instruction that is dropped
+//! `changes` is the table: from the kind of an instruction to what may go wrong with it. An instruction that is dropped
 //! leaves its result behind as if it had succeeded: a wait is over, an election is won. Two operators look at neighbours: a
 //! wait that slips behind the arrival which it should precede, and an arrival that slips behind the wait that follows it.
 

@@ -1,6 +1,6 @@
 //! Mutants of a kernel's source: one synchronisation statement deleted, moved past its neighbour or weakened.
 //!
-//! A statement synchronises if its outermost call is one of [`METHODS`] or [`FUNCTIONS`], as a statement of its own or as the
+//! A statement synchronises if its outermost call is one of `METHODS` or `FUNCTIONS`, as a statement of its own or as the
 //! value of a `let`. Edits are made in the text, so that every line but the changed one stays where it was.
 
 use super::{Level, Mutant, Operator, Text};
