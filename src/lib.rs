@@ -8,6 +8,7 @@
 //! | which kernels are there | [`registry`] |
 //! | does every operator give the right answer | [`checks`] |
 //! | does the simulator compute what a device computes | [`diff`] |
+//! | would a missing synchronisation be noticed | [`mutate`] |
 //! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
@@ -15,6 +16,7 @@
 pub mod assembler;
 pub mod checks;
 pub mod diff;
+pub mod mutate;
 pub mod registry;
 
 pub use kda_core as core;

@@ -13,10 +13,12 @@
 pub mod device;
 mod families;
 pub mod ladder;
+mod sources;
 
 pub use families::conv_verify::conv_verify;
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
+pub use sources::{SOURCES, Source};
 
 use kda_core::KernelDesc;
 

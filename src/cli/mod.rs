@@ -13,6 +13,7 @@ mod card;
 mod check;
 mod explain;
 mod list;
+mod mutate;
 mod progress;
 mod ptx;
 mod replay;
@@ -51,6 +52,8 @@ enum Command {
     Card(select::Arguments),
     /// Run a kernel in the simulator and report races, stray accesses and deadlocks.
     Sim(sim::Arguments),
+    /// Drop or change each synchronisation of a kernel, and show which net notices.
+    Mutate(mutate::Arguments),
     /// Assemble kernels with ptxas, and report errors, spills and lost optimisations at their Rust lines.
     Assemble(assemble::Arguments),
     /// Explain a code such as KDA0605: what is wrong, and what to write instead.
@@ -121,6 +124,7 @@ fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
         Command::Ptx(arguments) => ptx::run(&arguments, &kernels(), streams),
         Command::Card(arguments) => card::run(&arguments, &kernels(), streams),
         Command::Sim(arguments) => sim::run(&arguments, &kernels(), &kda::checks::operators(), streams),
+        Command::Mutate(arguments) => mutate::run(&arguments, &kernels(), streams),
         Command::Assemble(arguments) => assemble::run(&arguments, &kernels(), streams),
         Command::Explain(arguments) => explain::run(&arguments, streams),
     }

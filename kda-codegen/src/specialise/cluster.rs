@@ -187,9 +187,11 @@ impl Specialiser<'_> {
         }
     }
 
-    /// Ends a kernel that reaches other CTAs with a barrier of the cluster, unless it does so itself.
+    /// Ends a kernel that reaches other CTAs with a barrier of the cluster, unless nobody does so behind a barrier of its own.
     pub(super) fn close_cluster(&mut self, region: &mut Region) {
-        let met = matches!(region.last(), Some(Node::Sync { sync: Sync::Cluster { wait: true, .. }, .. }));
+        let meets = |node: &Node| matches!(node, Node::Sync { sync: Sync::Cluster { wait: true, .. }, .. });
+        let behind = region.iter().rposition(meets).map(|at| &region[at + 1..]);
+        let met = behind.is_some_and(|behind| self.cluster.multicast.is_empty() && !reaches(behind));
         if self.cluster.remote && !met {
             self.spans.push(self.kernel.name.span().ends());
             let span = self.spans.len() - 1;
@@ -197,6 +199,28 @@ impl Specialiser<'_> {
                 .push(Node::Sync { sync: Sync::Cluster { arrive: true, wait: true, span }, place: self.builder.place });
         }
     }
+}
+
+/// True if some code accesses the shared memory of other CTAs.
+fn reaches(code: &[Node]) -> bool {
+    use kda_ptx::Inst;
+    let there = |space: Option<Space>| space == Some(Space::SharedCluster);
+    code.iter().any(|node| match node {
+        Node::Inst { inst, .. } => match inst {
+            Inst::Ld(i) => there(i.space),
+            Inst::St(i) => there(i.space),
+            Inst::Atom(i) => there(i.space),
+            Inst::Red(i) => there(i.space),
+            Inst::MbarrierArrive(i) => there(i.space),
+            Inst::MbarrierArriveExpectTx(i) => there(i.space),
+            Inst::MbarrierExpectTx(i) => there(i.space),
+            Inst::TensorLoad(i) => i.multicast.0,
+            _ => false,
+        },
+        Node::If { then, other, .. } => reaches(then) || reaches(other),
+        Node::Loop { head, body, .. } => reaches(head) || reaches(body),
+        _ => false,
+    })
 }
 
 /// Fences of a kernel that writes the shared memory of other CTAs concern that memory too; `multicast` says that CTAs give

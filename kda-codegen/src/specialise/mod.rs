@@ -92,20 +92,26 @@ pub const MAX_SHARED_BYTES: u32 = 232_448;
 /// Compiles one variant.
 pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, resolved: &Resolved) -> Result<Compiled> {
     // Buffers that no variant code touches take no memory: the first pass finds them, the second places the others.
-    // So are rings that are filled by multicast, whose releases may stand ahead of the loads.
+    // So are rings that are filled by multicast, whose releases may stand ahead of the loads, and rings whose stages are
+    // filled once.
     let mut used: Option<Vec<bool>> = None;
     let mut multicast = std::collections::BTreeSet::new();
+    let mut filled_once = std::collections::BTreeSet::new();
     loop {
         let mut specialiser = Specialiser::new(family, kernel, variant, resolved, used.take());
         specialiser.cluster.multicast.clone_from(&multicast);
+        specialiser.filled_once.clone_from(&filled_once);
         specialiser.kernel_body()?;
-        let settled = specialiser.cluster.found == multicast;
+        let once: std::collections::BTreeSet<usize> =
+            (0..specialiser.rings.len()).filter(|ring| !specialiser.rings[*ring].reused).collect();
+        let settled = specialiser.cluster.found == multicast && once == filled_once;
         let touched: Vec<bool> = specialiser.buffers.iter().map(|b| b.used).collect();
         if settled && (touched.iter().all(|u| *u) || specialiser.keep.is_some()) {
             specialiser.check_shared_size()?;
             return specialiser.finish();
         }
         multicast.clone_from(&specialiser.cluster.found);
+        filled_once = once;
         used = Some(touched);
     }
 }
@@ -181,6 +187,8 @@ struct Specialiser<'a> {
     /// Rings, and the stages that were ever taken from them.
     rings: Vec<pipeline::Ring>,
     holdings: Vec<pipeline::Holding>,
+    /// Rings whose stages are all filled once: they have no empty barriers.
+    filled_once: std::collections::BTreeSet<usize>,
     /// Stages of the buffer that is being declared in a pipeline.
     staging: Option<u32>,
     /// mbarriers that no barrier has published yet, with the predicate of the thread that initialised them.
@@ -252,6 +260,7 @@ impl<'a> Specialiser<'a> {
             returned: false,
             rings: Vec::new(),
             holdings: Vec::new(),
+            filled_once: Default::default(),
             staging: None,
             fresh_barriers: None,
             raw_barriers: false,

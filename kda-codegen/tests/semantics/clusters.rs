@@ -79,6 +79,24 @@ fn ctas_read_each_other() {
     }
 }
 
+/// Behind a barrier of the author's own nobody reaches another CTA: the compiler adds none.
+#[test]
+fn the_last_barrier_may_be_the_authors() {
+    let body = format!(
+        "{READ_NEXT}\n        cluster_sync();\n        if m > 9 {{ y.at([ctaid.x, tid]).store(mine[[tid]]); }}"
+    );
+    let (mut run, x, n) = run(2, &body);
+    let y = run.launch_everywhere(n).read::<u32>("y");
+    for (i, y) in y.iter().enumerate() {
+        assert_eq!(*y, x[((i / 64) ^ 1) * 64 + 63 - i % 64], "element {i}");
+    }
+    assert_eq!(run.compiled.ptx.matches(MEET).count(), 2, "{}", run.compiled.ptx);
+    is_reported(&mut run, n, MEET, "", 1);
+    // A branch behind it that does reach another CTA needs one more.
+    let (run, ..) = self::run(2, &body.replace("store(mine[[tid]])", "store(next[[tid]])"));
+    assert_eq!(run.compiled.ptx.matches(MEET).count(), 3, "{}", run.compiled.ptx);
+}
+
 /// Stores, vectors, ranks that are known or differ between lanes, the two halves of the barrier.
 #[test]
 fn ctas_write_each_other() {

@@ -1,6 +1,7 @@
 //! Pipelines: every kind of sides, under every schedule, at depths 1 to 3 and around as many trips as there are stages.
 
 mod copies;
+mod fresh;
 mod middle;
 mod peeks;
 mod products;

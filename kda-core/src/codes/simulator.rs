@@ -14,9 +14,10 @@ pub const ENTRIES: &[Entry] = &[
         3001,
         "race",
         "Two accesses touch the same bytes, at least one writes, and nothing orders them: no barrier, no arrival and wait, \
-         no fence between the proxies. The report names both accesses.",
+         no fence between the proxies. The report names both accesses. In a dependent launch the other may be that of the grid \
+         ahead, until the kernel has waited for it.",
         "Hand the memory over: a barrier or a pipeline between threads, `wait()` ahead of a read of what a copy brings, a \
-         wait of bulk groups before their sources are written again.",
+         wait of bulk groups before their sources are written again, `pdl::wait()` ahead of what the grid ahead may write.",
     ),
     entry(
         3002,

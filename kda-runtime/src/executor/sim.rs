@@ -6,7 +6,7 @@
 use kda_core::desc::content_hash;
 use kda_core::exec::{ExecError, Executor, Stream};
 use kda_core::tensor_map::MAP_BYTES;
-use kda_core::{KernelDesc, LaunchError, PreparedLaunch};
+use kda_core::{KernelDesc, LaunchError, ParamDesc, ParamKind, PreparedLaunch};
 use kda_sim::{Launch, Memory, Program, run};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,8 @@ const MULTIPROCESSORS: u32 = 132;
 /// Memory and launches in the simulator.
 pub struct SimExecutor {
     options: Options,
+    /// Tensors that the grid ahead of a dependent launch has settled, by name; `None` for those declared stable.
+    settled: Option<Vec<&'static str>>,
     capability: (u8, u8),
     state: Mutex<State>,
 }
@@ -34,6 +36,8 @@ struct State {
     last: Option<(Stats, Duration)>,
     /// What was wrong with the last launch that had a fault.
     report: Option<Box<Report>>,
+    /// Tensors that the last dependent launch accessed ahead of its wait.
+    early: Vec<&'static str>,
 }
 
 impl Default for SimExecutor {
@@ -45,8 +49,9 @@ impl Default for SimExecutor {
 impl SimExecutor {
     /// An executor with empty memory that runs every launch with these options.
     pub fn new(options: Options) -> SimExecutor {
-        let state = State { memory: Memory::new(), programs: HashMap::new(), last: None, report: None };
-        SimExecutor { options, capability: CAPABILITY, state: Mutex::new(state) }
+        let state =
+            State { memory: Memory::new(), programs: HashMap::new(), last: None, report: None, early: Vec::new() };
+        SimExecutor { options, settled: None, capability: CAPABILITY, state: Mutex::new(state) }
     }
 
     /// The same, showing a compute capability that runs this kernel: its target's, if the usual one does not.
@@ -72,6 +77,27 @@ impl SimExecutor {
     /// The fault of the last launch that had one: what [`ExecError::Simulation`] says in words.
     pub fn last_report(&self) -> Option<Report> {
         self.state().report.as_deref().cloned()
+    }
+
+    /// The same executor, for which the grid ahead of every dependent launch may still be writing all tensors but these. Without,
+    /// it may be writing all that are not declared `stable`.
+    pub fn with_settled(self, settled: Vec<&'static str>) -> SimExecutor {
+        SimExecutor { settled: Some(settled), ..self }
+    }
+
+    /// Names of the tensors that the last dependent launch accessed ahead of `griddepcontrol.wait`.
+    pub fn last_early(&self) -> Vec<&'static str> {
+        self.state().early.clone()
+    }
+
+    /// Whether the grid ahead of a dependent launch may still be writing a tensor.
+    fn is_unsettled(&self, param: &ParamDesc) -> bool {
+        let stable = match param.kind {
+            ParamKind::Tensor(tensor) => tensor.stable,
+            ParamKind::TensorMap(map) => map.stable,
+            _ => true,
+        };
+        self.settled.as_ref().map_or(!stable, |settled| !settled.contains(&param.name))
     }
 
     /// How every launch is run.
@@ -138,6 +164,23 @@ impl State {
     }
 }
 
+/// Tensors of a launch, and where they are.
+fn tensors(launch: &PreparedLaunch) -> Vec<(&'static ParamDesc, u64)> {
+    let place = |param: &'static ParamDesc| match param.kind {
+        ParamKind::Tensor(_) => {
+            let at = param.offset as usize;
+            let bytes = launch.params.get(at..at + 8)?;
+            Some((param, u64::from_le_bytes(bytes.try_into().ok()?)))
+        }
+        ParamKind::TensorMap(_) => {
+            let map = launch.maps.iter().find(|map| map.offset == param.offset)?;
+            Some((param, map.tensor.ptr))
+        }
+        _ => None,
+    };
+    launch.desc.params.iter().filter_map(place).filter(|(_, ptr)| *ptr != 0).collect()
+}
+
 impl Executor for SimExecutor {
     fn describe(&self) -> String {
         let (major, minor) = self.capability;
@@ -202,8 +245,16 @@ impl Executor for SimExecutor {
             shared_bytes: desc.shared_bytes,
             params: &params,
         };
+        let tensors = if launch.pdl { tensors(launch) } else { Vec::new() };
+        if launch.pdl {
+            let unsettled = tensors.iter().filter(|(param, _)| self.is_unsettled(param)).map(|(_, ptr)| *ptr);
+            state.memory.depend(&unsettled.collect::<Vec<_>>());
+        }
         let start = Instant::now();
-        match run(&program, &simulated, &mut state.memory, &self.options) {
+        let outcome = run(&program, &simulated, &mut state.memory, &self.options);
+        let early = |ptr| state.memory.allocation_of(ptr).is_some_and(|allocation| allocation.early);
+        state.early = tensors.iter().filter(|(_, ptr)| early(*ptr)).map(|(param, _)| param.name).collect();
+        match outcome {
             Ok(stats) => {
                 state.last = Some((stats, start.elapsed()));
                 Ok(())

@@ -156,7 +156,11 @@ impl Machine<'_> {
         let bytes = elements.bytes as usize * elements.count as usize;
         if address.space != MemSpace::Shared && !warp.dependency_wait {
             self.stats.read_before_wait = true;
+            if self.memory.dependent {
+                self.early(w, pc, act, |lane| addresses[lane], "read")?;
+            }
         }
+        let warp = &self.warps[w];
         let shape = self.shape_of(warp.cta, act, address.space, &addresses, bytes);
         let know = warp.common_knowledge(act);
         let (Some((target, offset, shape)), Some(know), MemOrder::Weak) = (shape, know, order) else {
@@ -232,7 +236,11 @@ impl Machine<'_> {
         let bytes = elements.bytes as usize * elements.count as usize;
         if address.space != MemSpace::Shared && !warp.dependency_wait {
             self.stats.wrote_before_wait = true;
+            if self.memory.dependent {
+                self.early(w, pc, act, |lane| addresses[lane], "write")?;
+            }
         }
+        let warp = &self.warps[w];
         let shape = self.shape_of(warp.cta, act, address.space, &addresses, bytes);
         let know = warp.common_knowledge(act);
         let (Some((target, offset, shape)), Some(know), MemOrder::Weak) = (shape, know, order) else {

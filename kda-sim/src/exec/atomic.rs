@@ -163,6 +163,9 @@ impl Machine<'_> {
         if undefined & act != 0 && self.options.checks.undefined {
             return Err(self.undefined(w, pc, undefined & act, "is an operand of an atomic"));
         }
+        if self.memory.dependent && !self.warps[w].dependency_wait {
+            self.early(w, pc, act, |lane| addresses[lane], "atomic")?;
+        }
         let cluster_warps = self.cluster_warps();
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {
             let l = lane as usize;

@@ -18,6 +18,8 @@ pub struct Named {
     pub warps: u32,
     /// Instruction of the first arrival.
     pub first_pc: u32,
+    /// A warp that has arrived has waited for the grid ahead.
+    pub waited: bool,
     /// What the arrivals have published.
     pub clocks: Option<Clocks>,
 }
@@ -105,7 +107,9 @@ impl Machine<'_> {
             ));
         }
         let clocks = self.warps[w].publish(act, &mut self.memory.history);
+        let waited = self.warps[w].dependency_wait;
         let named = &mut self.ctas[cta].barriers[id as usize];
+        named.waited |= waited;
         if named.arrived == 0 {
             (named.threads, named.first_pc) = (threads, pc);
         }
@@ -150,6 +154,7 @@ impl Machine<'_> {
             } else if last != Some(at) {
                 continue;
             }
+            warp.dependency_wait |= named.waited;
             warp.unite(Rc::clone(&clocks));
         }
         self.progress += 1;

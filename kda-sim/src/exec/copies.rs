@@ -33,6 +33,16 @@ pub enum Remote {
     Box(Rc<TensorBox>),
 }
 
+impl Remote {
+    /// An address in the tensor, or the first byte.
+    fn start(&self) -> u64 {
+        match self {
+            Remote::Bytes(address) => *address,
+            Remote::Box(from) => from.map.ptr,
+        }
+    }
+}
+
 /// Consecutive bytes of one block: target, address, offset in the block, offset in the copy, length.
 pub(super) type Piece = (Target, u64, usize, usize, usize);
 
@@ -119,7 +129,10 @@ impl Machine<'_> {
         shared: (usize, u32),
         bytes: u32,
         reduce: Option<(AtomicOp, Elem)>,
-    ) {
+    ) -> Outcome<()> {
+        if self.memory.dependent && !self.warps[w].dependency_wait {
+            self.early(w, pc, 1 << lane, |_| global.start(), "write")?;
+        }
         let clocks = self.issue_clocks(w, lane);
         let agents = [AgentKind::BulkRead, AgentKind::BulkWrite].map(|kind| self.agent_of(w, kind));
         let warp = &mut self.warps[w];
@@ -149,6 +162,7 @@ impl Machine<'_> {
             buffer: None,
         }));
         self.stats.bulk_copies += 1;
+        Ok(())
     }
 
     /// Issues a copy into shared memory that completes on an mbarrier.
@@ -163,6 +177,9 @@ impl Machine<'_> {
         place: (usize, u32),
     ) -> Outcome<()> {
         self.check_async_mbarrier(w, pc, lane, place)?;
+        if self.memory.dependent && !self.warps[w].dependency_wait {
+            self.early(w, pc, 1 << lane, |_| global.start(), "read")?;
+        }
         let clocks = self.issue_clocks(w, lane);
         let Some(mbarrier) = self.ctas[place.0].mbarriers.get(&place.1) else { return Ok(()) };
         let agent = (mbarrier.agent, mbarrier.phase as u32 + 1);
@@ -200,7 +217,7 @@ impl Machine<'_> {
         };
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {
             let (global, shared, bytes) = self.copy_operands(w, pc, lane, [dst, src], bytes)?;
-            self.issue_store(w, pc, lane, Remote::Bytes(global), shared, bytes, reduce);
+            self.issue_store(w, pc, lane, Remote::Bytes(global), shared, bytes, reduce)?;
         }
         self.warps[w].advance(&mut self.memory.history);
         Ok(Flow::Yield)

@@ -18,6 +18,7 @@
 //! | shared memory of other CTAs | [`remote`] |
 //! | tensor memory | [`tensor_memory`]; its products [`tensor_product`] |
 //! | `setmaxnreg` | [`registers`] |
+//! | accesses ahead of `griddepcontrol.wait` | [`dependent`] |
 //! | products of a warpgroup | [`product`]; their operands [`tile`]; their registers [`watch`] |
 //! | from a fault to a report | [`fault`] |
 //!
@@ -31,6 +32,7 @@ mod barrier;
 mod collective;
 mod copies;
 mod cta;
+mod dependent;
 mod fault;
 mod lanewise;
 mod matrices;
@@ -136,8 +138,10 @@ pub fn run(program: &Program, launch: &Launch<'_>, memory: &mut Memory, options:
         timeout_at: None,
         next_copy: 0,
     };
-    machine.run()?;
+    let outcome = machine.run();
     let mut stats = machine.stats;
+    memory.settle();
+    outcome?;
     stats.read_before_wait &= stats.dependency_wait;
     stats.wrote_before_wait &= stats.dependency_wait;
     Ok(stats)

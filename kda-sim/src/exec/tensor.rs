@@ -235,9 +235,9 @@ impl Machine<'_> {
             let bytes = bytes as u32;
             let global = Remote::Box(Rc::clone(&tensor));
             match detail.kind {
-                TensorCopyKind::Store => self.issue_store(w, pc, lane, global, shared, bytes, None),
+                TensorCopyKind::Store => self.issue_store(w, pc, lane, global, shared, bytes, None)?,
                 TensorCopyKind::Reduce(op) => {
-                    self.issue_store(w, pc, lane, global, shared, bytes, Some((op, map.elem)));
+                    self.issue_store(w, pc, lane, global, shared, bytes, Some((op, map.elem)))?;
                 }
                 TensorCopyKind::Load => {
                     let Some(barrier) = detail.barrier else { continue };

@@ -100,6 +100,9 @@ impl Machine<'_> {
             return Err(self.undefined(w, pc, undefined & act, "is an operand of cp.async"));
         }
         let (sources, destinations) = (Self::addresses(registers, src), Self::addresses(registers, dst));
+        if self.memory.dependent && !self.warps[w].dependency_wait {
+            self.early(w, pc, act, |lane| sources[lane], "read")?;
+        }
         let mut lanes = Vec::new();
         let mut shared_clocks: Option<(usize, Rc<Clocks>)> = None;
         for lane in (0..32u32).filter(|l| act >> l & 1 != 0) {

@@ -35,6 +35,10 @@ pub struct Allocation {
     pub bytes: u64,
     /// Still allocated.
     pub live: bool,
+    /// A grid before the next launch may still be writing it.
+    pub unsettled: bool,
+    /// The last dependent launch accessed it ahead of its wait.
+    pub early: bool,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +53,8 @@ struct Page {
 pub struct Memory {
     pages: Vec<Page>,
     allocations: Vec<Allocation>,
+    /// The next launch depends on a grid that may still run.
+    pub(crate) dependent: bool,
     pub(crate) history: History,
 }
 
@@ -66,7 +72,7 @@ impl Memory {
             return Err(ExecError::Unsupported(format!("{bytes} bytes do not fit the 4 TiB of the simulator")));
         }
         let base = GLOBAL_BASE + (first << PAGE_BITS);
-        self.allocations.push(Allocation { base, bytes, live: true });
+        self.allocations.push(Allocation { base, bytes, live: true, unsettled: false, early: false });
         let owner = self.allocations.len() as u32;
         self.pages.extend((0..pages).map(|_| Page { owner, block: None }));
         self.pages.push(Page::default());
@@ -90,6 +96,42 @@ impl Memory {
     pub fn allocation_of(&self, ptr: u64) -> Option<Allocation> {
         let page = self.pages.get((ptr.checked_sub(GLOBAL_BASE)? >> PAGE_BITS) as usize)?;
         (page.owner > 0).then(|| self.allocations[page.owner as usize - 1])
+    }
+
+    /// The next launch depends on a grid that may still be writing the allocations of these pointers. Whoever accesses one of
+    /// them before its warp knows of a `griddepcontrol.wait` is reported.
+    pub fn depend(&mut self, unsettled: &[u64]) {
+        self.dependent = true;
+        for allocation in &mut self.allocations {
+            allocation.early = false;
+        }
+        for pointer in unsettled {
+            if let Some(allocation) = self.owner(*pointer) {
+                allocation.unsettled = true;
+            }
+        }
+    }
+
+    /// A launch is over, and so is the grid before it.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.dependent) {
+            for allocation in &mut self.allocations {
+                allocation.unsettled = false;
+            }
+        }
+    }
+
+    /// Notes an access ahead of the wait; true if the grid before may still be writing there.
+    pub(crate) fn access_early(&mut self, ptr: u64) -> bool {
+        self.owner(ptr).is_some_and(|allocation| {
+            allocation.early = true;
+            allocation.unsettled
+        })
+    }
+
+    fn owner(&mut self, ptr: u64) -> Option<&mut Allocation> {
+        let page = self.pages.get((ptr.checked_sub(GLOBAL_BASE)? >> PAGE_BITS) as usize)?;
+        self.allocations.get_mut((page.owner as usize).checked_sub(1)?)
     }
 
     /// The allocation that ends last before an address: what a pointer out of bounds has probably left.

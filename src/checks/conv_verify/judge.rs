@@ -8,11 +8,13 @@ use super::Failure;
 use super::call::{Call, Results, bf16_bits, differences, f32_bits};
 use super::case::Case;
 use crate::checks::{Device, Measured};
+use kda_core::exec::Stream;
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::Mode;
 use kda_ref::conv_verify::sample::Buffers;
 use kda_ref::conv_verify::{Checked, HEAD, reference, run as golden};
 use kda_ref::floats::FloatVec;
+use kda_runtime::operators::conv_verify::Options;
 use std::ops::Range;
 
 /// Bits of memory that no kernel has written.
@@ -151,6 +153,16 @@ pub fn one_case(
             Some(first) => tally.wrong_bits += first.differing_bits(&results),
         }
     }
+    Ok(())
+}
+
+/// Runs a case once.
+pub fn one_call(device: Device, case: &Case, options: &Options, tally: &mut Tally) -> Result<(), Failure> {
+    let expected = Expected::of(case)?;
+    let call = Call::new(device, case)?;
+    call.enqueue(options, Stream::default())?;
+    device.executor.synchronize(Stream::default())?;
+    tally.judge(&call.results()?, &expected);
     Ok(())
 }
 

@@ -13,8 +13,8 @@ use kda_runtime::DeviceBuffer;
 pub const PRODUCT: Rung = Rung {
     name: "product",
     descs: product::DESCS,
-    // Steps along K: none, one, as many as the ring has stages, and more.
-    sizes: &[[128, 256, 64], [256, 256, 256], [128, 512, 320]],
+    // Steps along K: one, as many as the ring has stages, and twice round.
+    sizes: &[[128, 256, 64], [256, 256, 256], [128, 512, 576]],
     large: [8192, 8192, 8192],
     bitwise: false,
     problem: |device, _, [m, n, k], seed| {

@@ -106,6 +106,7 @@ impl Specialiser<'_> {
             sides,
             stages,
             restarts,
+            reused: restarts,
             buffers,
             barriers,
             filled: Default::default(),
@@ -156,6 +157,9 @@ impl Specialiser<'_> {
         let stages = self.rings[ring].stages;
         for side in 0..self.rings[ring].sides.len() {
             let role = self.barrier_of(ring, side);
+            if role == MbarrierRole::Empty && self.filled_once.contains(&ring) {
+                continue;
+            }
             for stage in 0..stages {
                 let address = self.barrier_address(ring, role, &Value::u32(stage));
                 let inst = MbarrierInit { space: Some(Space::SharedCta), ty: Type::B64, address, count: Src::Imm(0) };

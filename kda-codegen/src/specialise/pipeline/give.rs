@@ -46,6 +46,17 @@ impl Specialiser<'_> {
         self.holdings[slot.id as usize].done = true;
         self.count_arrivals(slot, holding.copied, site)?;
         self.finish_stores(slot.id, site);
+        let everywhere = side == last && self.releasing(ring) > 1;
+        if side == last {
+            // Products and other CTAs arrive whether or not somebody waits.
+            self.rings[ring].reused |= by_products || everywhere || holding.copied;
+            if self.filled_once.contains(&ring) {
+                self.place(site);
+                let span = self.note_span(site);
+                self.builder.sync(Sync::Give { ring, side, span });
+                return Ok(Value::Unit);
+            }
+        }
         let address = self.barrier_address(ring, self.barrier_of(ring, side), &slot.stage);
         let bytes = match &holding.bytes {
             Some(bytes) => Some(self.operand(bytes, Elem::U32, site)?),
@@ -58,7 +69,6 @@ impl Specialiser<'_> {
             // One more arrival of each thread, when its copies are done.
             self.builder.inst(CpAsyncArrive { address: address.clone() });
         }
-        let everywhere = side == last && self.releasing(ring) > 1;
         if by_products {
             self.arrive_after_products(address);
         } else if self.elected {
@@ -68,8 +78,12 @@ impl Specialiser<'_> {
             }
         } else {
             self.before_arrival(ring);
-            // The lanes of the warp have done their part before one of them arrives for all.
-            self.builder.sync(Sync::Warp);
+            // The lanes of the warp have done their part before one of them arrives for all. Where products alone have used
+            // the stage, they have met at the wait for these.
+            let products = holding.multiplied && !holding.touched && !holding.carried && !holding.copied;
+            if !(products && side == last && self.builder.waited_for_products(ring)) {
+                self.builder.sync(Sync::Warp);
+            }
             match everywhere {
                 true => self.arrive_everywhere(&address),
                 false => {

@@ -9,6 +9,9 @@
 //! way. One thread is one arrival and announces the bytes of its bulk copies; a whole role arrives once a warp, and once a
 //! thread more if its threads copy asynchronously.
 //!
+//! A stage that is filled for the first time is not waited for. A ring whose stages are all filled once has no empty barriers:
+//! a release there is the end of the stage's use, and nothing else.
+//!
 //! | question | file |
 //! | --- | --- |
 //! | sides, buffers, mbarriers | `declare` |
@@ -60,6 +63,8 @@ pub struct Ring {
     pub stages: u32,
     /// It is restarted somewhere: a role keeps the phase of each stage, in a bit of its own.
     pub restarts: bool,
+    /// The producing side waits for a stage that has been used before, or might: its release needs a barrier.
+    pub reused: bool,
     /// Buffers by name: tiles, or shared views of all stages.
     pub buffers: Vec<(String, Value)>,
     /// Buffer of the mbarriers: for each side those that it completes, in the order of flow.
@@ -167,6 +172,10 @@ pub struct Holding {
     pub copied: bool,
     /// Bulk stores have been issued from it that no group contains yet.
     pub stored: bool,
+    /// Threads have accessed it themselves.
+    pub touched: bool,
+    /// Products of warpgroups have read it.
+    pub multiplied: bool,
     /// Committed or released.
     pub done: bool,
 }

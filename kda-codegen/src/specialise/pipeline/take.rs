@@ -104,18 +104,10 @@ impl Specialiser<'_> {
             }
         }
         let (stage, _) = self.state(ring, side, site)?;
-        let (address, parity) = self.barrier_ahead(ring, side, site)?;
+        let fresh = ready.is_none() && self.is_fresh(ring, side, site)?;
         self.place(site);
-        match ready {
-            None => self.spin(address, parity),
-            Some(ready) => {
-                self.builder.open();
-                self.spin(address, parity);
-                let then = self.builder.close();
-                let (condition, place) = (PredSrc { reg: ready, negated: true }, self.builder.place);
-                let (uniform, branch, other) = (Uniform::Thread, Branch::Plain, Vec::new());
-                self.builder.push(Node::If { condition, uniform, branch, then, other, place });
-            }
+        if !fresh {
+            self.wait_for_stage(ring, side, ready, site)?;
         }
         let span = self.note_span(site);
         self.builder.sync(Sync::Take { ring, side, span });
@@ -133,14 +125,45 @@ impl Specialiser<'_> {
             bytes: None,
             copied: false,
             stored: false,
+            touched: false,
+            multiplied: false,
             done: false,
         });
         self.advance_state(ring, side, site)?;
         Ok(Value::Slot(Box::new(Slot { ring, side, stage, id })))
     }
 
+    /// True for a stage that nobody has filled before: there is nothing to wait for. Stage and phase are known to be the first
+    /// of a role, no loop comes here again, and the code so far has not gone round the ring.
+    fn is_fresh(&self, ring: usize, side: usize, site: Site<'_>) -> Result<bool> {
+        let (stage, phase) = self.state(ring, side, site)?;
+        let first = stage.as_int().is_some() && phase.as_int() == Some(0);
+        let in_loop = self.control.len() > self.branches;
+        let taken = self.holdings.iter().filter(|h| (h.ring, h.side) == (ring, 0)).count();
+        Ok(side == 0 && first && !in_loop && !self.rings[ring].restarts && taken < self.rings[ring].stages as usize)
+    }
+
+    /// Waits for the stage that a side takes next.
+    fn wait_for_stage(&mut self, ring: usize, side: usize, ready: Option<Reg>, site: Site<'_>) -> Result<()> {
+        let (address, parity) = self.barrier_ahead(ring, side, site)?;
+        match ready {
+            None => self.spin(address, parity),
+            Some(ready) => {
+                self.builder.open();
+                self.spin(address, parity);
+                let then = self.builder.close();
+                let (condition, place) = (PredSrc { reg: ready, negated: true }, self.builder.place);
+                let (uniform, branch, other) = (Uniform::Thread, Branch::Plain, Vec::new());
+                self.builder.push(Node::If { condition, uniform, branch, then, other, place });
+            }
+        }
+        Ok(())
+    }
+
     /// The barrier for which a side waits next, and the parity of the phase.
     fn barrier_ahead(&mut self, ring: usize, side: usize, site: Site<'_>) -> Result<(Address, Src)> {
+        // The producing side comes back to a stage.
+        self.rings[ring].reused |= side == 0;
         let (stage, phase) = self.state(ring, side, site)?;
         let phase = self.parity(ring, &stage, phase, site)?;
         // A fresh barrier counts as if the phase before the first had completed: the producer finds every stage empty.

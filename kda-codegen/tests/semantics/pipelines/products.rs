@@ -111,6 +111,33 @@ fn operands_of_products() {
     }
 }
 
+/// The wait for products joins the lanes of a warp. Where threads read the stage as well, they meet before the release.
+#[test]
+fn lanes_meet_where_threads_read_the_stage() {
+    let plain = source(2, MAPS, BY_MAP);
+    let (run, _) = prepare(&plain, 3);
+    assert_eq!(run.compiled.ptx.matches("bar.warp.sync").count(), 0, "{}", run.compiled.ptx);
+    let read = "if n > 99 { y.at([lane, 0]).store(slot.b[[lane % 8, lane]] as f32); }";
+    let waits = "wgmma::commit();
+                wgmma::wait::<0>();";
+    // Products behind a condition wait behind it, too.
+    let step = "#[unroll]
+                for i in 0..4";
+    let conditional = plain.replace(step, &format!("if n > 0 {{ {step}")).replace(waits, &format!("{waits} }}"));
+    let read_ahead = plain.replace(waits, &format!("{read} {waits}"));
+    let read_behind = plain.replace(waits, &format!("{waits} {read}"));
+    for source in [read_ahead, read_behind, conditional] {
+        let (mut run, expected) = prepare(&source, 3);
+        assert_eq!(run.launch_everywhere(1).read::<f32>("y"), expected);
+        assert_eq!(run.compiled.ptx.matches("bar.warp.sync").count(), 1, "{source}");
+    }
+    let touched = plain.replace(waits, &format!("y.at([lane, warp]).store(slot.b[[lane % 8, lane]] as f32); {waits}"));
+    let (mut run, _) = prepare(&touched, 5);
+    run.compiled.ptx = run.compiled.ptx.replace("bar.warp.sync -1;", "");
+    let fails = |schedule: Schedule| run.try_launch(1, &Options { schedule, ..Options::default() }).is_err();
+    assert!(Schedule::ALL.map(fails).contains(&true));
+}
+
 /// The fence between the stores of operands and the products stands in the storing threads, one a stage.
 #[test]
 fn stores_are_fenced_ahead_of_products() {

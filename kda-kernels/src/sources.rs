@@ -1,0 +1,46 @@
+//! The text of every family, and of the device libraries that it uses: for tools that compile changed kernels.
+
+/// A kernel module as its author wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Family: the name of the module.
+    pub family: &'static str,
+    /// Text of its file.
+    pub text: &'static str,
+    /// Texts of the device libraries in `uses`.
+    pub libraries: &'static [&'static str],
+}
+
+const MATH: &str = include_str!("device/math.rs");
+
+const fn plain(family: &'static str, text: &'static str) -> Source {
+    Source { family, text, libraries: &[] }
+}
+
+/// One source a family, in the order of [`crate::all`].
+pub const SOURCES: [Source; 11] = [
+    plain("scale_add", include_str!("families/scale_add.rs")),
+    plain("add", include_str!("ladder/rung1_add.rs")),
+    plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
+    plain("ring_sum", include_str!("ladder/rung3_ring_sum.rs")),
+    plain("role_silu", include_str!("ladder/rung4_role_silu.rs")),
+    plain("product", include_str!("ladder/rung5_product.rs")),
+    plain("chained_product", include_str!("ladder/rung6_chained_product.rs")),
+    plain("cluster_sum", include_str!("ladder/rung7_cluster_sum.rs")),
+    plain("blackwell_product", include_str!("ladder/rung8_blackwell_product.rs")),
+    Source { family: "gemm", text: include_str!("families/gemm.rs"), libraries: &[MATH] },
+    Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH] },
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_family_has_its_text() {
+        let mut families: Vec<&str> = crate::all().map(|desc| desc.family).collect();
+        families.dedup();
+        assert_eq!(super::SOURCES.map(|source| source.family).to_vec(), families);
+        for source in super::SOURCES {
+            assert!(source.text.contains(&format!("pub mod {} {{", source.family)), "{}", source.family);
+        }
+    }
+}
