@@ -41,6 +41,7 @@ fn broken_cases_are_refused() {
         (" //~ KDA3001", "", "no line is marked with a code"),
         ("KDA3001", "KDA3002", "but marked is KDA3002 at line 11"),
         ("KDA3001", "KDA0661", "is not of this net"),
+        ("//~ also", "//~ or KDA3006", "KDA3006 is marked at line 12, and not reported"),
         ("//~ also", "//~ aslo", "`aslo` is no mark"),
         // The correction.
         (" //~ fix-insert: cta_sync();", "", "no correction is marked"),

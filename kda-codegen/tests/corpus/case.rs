@@ -14,6 +14,7 @@
 //! | mark | meaning |
 //! | --- | --- |
 //! | `KDA3001` | the net reports this code at this line |
+//! | `or KDA3005` | under other schedules the net reports this code at this line |
 //! | `also` | the report names this line too |
 //! | `fix: text` | the corrected kernel has this text in place of the line |
 //! | `fix-insert: text` | the corrected kernel has this text behind the line |
@@ -45,6 +46,8 @@ pub struct Case {
     pub code: u16,
     /// Line of the code's mark, from 1 on.
     pub line: u32,
+    /// Codes and lines of `or`.
+    pub or: Vec<(u16, u32)>,
     /// Lines of `also`.
     pub also: Vec<u32>,
     /// The text without marks.
@@ -100,6 +103,7 @@ impl Case {
             only_ptx,
             code: 0,
             line: 0,
+            or: Vec::new(),
             also: Vec::new(),
             wrong: String::new(),
             right: String::new(),
@@ -127,12 +131,11 @@ impl Case {
                 if self.line != 0 {
                     return Err(format!("line {} has a code already", self.line));
                 }
-                self.code = digits.parse().map_err(|_| format!("`{mark}` is no code"))?;
-                let range = if self.net == Net::Simulator { 3000..4000 } else { 100..3000 };
-                if !range.contains(&self.code) {
-                    return Err(format!("{mark} is not of this net"));
-                }
-                self.line = number;
+                (self.code, self.line) = (self.code_of(digits)?, number);
+                marked = true;
+            } else if let (Some(digits), Net::Simulator) = (mark.strip_prefix("or KDA"), self.net) {
+                let code = self.code_of(digits)?;
+                self.or.push((code, number));
                 marked = true;
             } else if mark == "also" {
                 self.also.push(number);
@@ -155,6 +158,13 @@ impl Case {
         self.wrong.push_str(&format!("{code}\n"));
         self.right.push_str(&format!("{}{after}\n", fixed.as_deref().unwrap_or(code)));
         Ok(())
+    }
+
+    /// A code of the case's net.
+    fn code_of(&self, digits: &str) -> Result<u16, String> {
+        let range = if self.net == Net::Simulator { 3000..4000 } else { 100..3000 };
+        let code = digits.parse().ok().filter(|code| range.contains(code));
+        code.ok_or_else(|| format!("KDA{digits} is not of this net"))
     }
 
     /// It is PTX.

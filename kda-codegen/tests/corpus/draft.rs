@@ -58,16 +58,21 @@ fn draft(case: &Case) -> String {
         if let Err(report) = bench.run(&Options { checks, ..options }).expect("it runs") {
             for site in report.site.iter().chain(&report.others) {
                 let source = site.at.source.as_ref().map_or(0, |s| s.line);
-                named.insert((source != case.line, site.at.ptx_line));
+                named.insert((source != case.line, site.at.ptx_line, source));
             }
         }
     }
-    let code = named.first().map_or(0, |(_, line)| *line);
+    let code = named.first().map_or(0, |(_, line, _)| *line);
     let header: String = case.header.iter().map(|line| format!("{line}\n")).collect();
     let mut text = header.replace(&case.run, &bench.described()) + "\n";
     for (number, mut line) in merge(&lines(&wrong.ptx), &lines(&right.ptx)) {
-        if named.iter().any(|(_, n)| *n == number) {
-            let mark = if number == code { format!("KDA{}", case.code) } else { "also".into() };
+        if named.iter().any(|(_, n, _)| *n == number) {
+            let source = named.iter().find(|(_, n, _)| *n == number).map_or(0, |(_, _, source)| *source);
+            let mark = match case.or.iter().find(|(_, line)| *line == source) {
+                _ if number == code => format!("KDA{}", case.code),
+                Some((code, _)) => format!("or KDA{code}"),
+                None => "also".into(),
+            };
             let (code, rest) = line.split_once(" //~").map_or((line.as_str(), None), |(c, r)| (c, Some(r)));
             line = format!("{code} //~ {mark}{}", rest.map_or(String::new(), |r| format!(" //~{r}")));
         }

@@ -89,7 +89,8 @@ fn refused(case: &Case) -> Result<(), String> {
 /// The simulator reports this code, at these lines, under every schedule or under some.
 fn reported(case: &Case) -> Result<(), String> {
     let bench = bench(case, &case.wrong)?;
-    let (mut found, mut clean, mut lines) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut found, mut clean) = (Vec::new(), Vec::new());
+    let (mut found_as, mut lines) = (BTreeSet::new(), BTreeSet::new());
     for options in schedules() {
         let schedule = options.schedule;
         let Err(mut report) = bench.run(&options)? else {
@@ -105,12 +106,15 @@ fn reported(case: &Case) -> Result<(), String> {
             report = race;
         }
         let here = lines_of(case, &report);
-        if report.code as u16 != case.code || !here.contains(&case.line) {
+        let marks = [(case.code, case.line)].into_iter().chain(case.or.iter().copied());
+        let mut said = marks.filter(|(code, line)| report.code as u16 == *code && here.contains(line)).peekable();
+        if said.peek().is_none() {
             return Err(format!(
                 "under {schedule:?} {} at lines {here:?}, but marked is KDA{} at line {}: {report}",
                 report.code, case.code, case.line
             ));
         }
+        found_as.extend(said);
         lines.extend(here);
         found.push((schedule, report));
     }
@@ -120,12 +124,17 @@ fn reported(case: &Case) -> Result<(), String> {
         (false, true) => return Err(format!("it is found under all schedules: {first}")),
         _ => {}
     }
+    let marks = [(case.code, case.line)].into_iter().chain(case.or.iter().copied());
+    if let Some((code, line)) = marks.into_iter().find(|mark| !found_as.contains(mark)) {
+        return Err(format!("KDA{code} is marked at line {line}, and not reported; found: {found_as:?}"));
+    }
     named(case, &lines).map_err(|e| format!("{e}\n{first}"))
 }
 
 /// Every line named is marked, and every mark is named.
 fn named(case: &Case, named: &BTreeSet<u32>) -> Result<(), String> {
-    if let Some(line) = named.iter().find(|line| **line != case.line && !case.also.contains(line)) {
+    let marked = |line: &u32| *line == case.line || case.also.contains(line) || case.or.iter().any(|(_, l)| l == line);
+    if let Some(line) = named.iter().find(|line| !marked(line)) {
         return Err(format!("line {line} is named, and not marked"));
     }
     match case.also.iter().find(|line| !named.contains(line)) {
