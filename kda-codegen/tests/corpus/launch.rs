@@ -223,6 +223,7 @@ fn parameter(item: &str, ptx: bool) -> Option<Item> {
     if !rest.starts_with('[') {
         return Some(Item::Scalar(match ty {
             "u32" => rest.parse::<u32>().ok()?.to_le_bytes().to_vec(),
+            "bool" => vec![u8::from(rest.parse::<bool>().ok()?)],
             "u64" => rest.parse::<u64>().ok()?.to_le_bytes().to_vec(),
             "i32" => rest.parse::<i32>().ok()?.to_le_bytes().to_vec(),
             "f32" => rest.parse::<f32>().ok()?.to_le_bytes().to_vec(),

@@ -3,6 +3,7 @@
 use super::Machine;
 use super::access::Target;
 use super::mbarrier::missing;
+use super::tensor_memory::COLUMNS;
 use super::warp::Wait;
 use crate::program::op::{Kind, MemSpace};
 use crate::report::{Code, Report, Site, Who};
@@ -13,14 +14,19 @@ use std::rc::Rc;
 /// A byte of memory, for a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    shared: bool,
+    memory: &'static str,
     address: u64,
 }
 
 impl Place {
     /// The place of an access.
     pub fn of(target: &Target, address: u64) -> Place {
-        Place { shared: matches!(target, Target::Shared { .. }), address }
+        let memory = match target {
+            Target::Global => "global",
+            Target::Shared { .. } => "shared",
+            Target::Tensor { .. } => "tensor",
+        };
+        Place { memory, address }
     }
 
     /// The place of a word of the same block, given the access's offset in it.
@@ -171,14 +177,15 @@ impl Machine<'_> {
         let (kind, _) = self.agent_kind(agent);
         let is_copy = issued.is_some();
         let (now, before) = (if write { "write" } else { "read" }, if c.write { "write" } else { "read" });
-        let memory = if place.shared { "shared" } else { "global" };
-        let address = if place.shared {
-            format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE)))
-        } else {
-            match self.memory.allocation_of(place.address) {
-                Some(a) => format!("{:#x} (byte {} of its allocation)", place.address, place.address - a.base),
-                None => format!("{:#x}", place.address),
+        let (memory, shared) = (place.memory, place.memory == "shared");
+        let address = match (memory, self.memory.allocation_of(place.address)) {
+            ("shared", _) => format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE))),
+            ("tensor", _) => {
+                let word = place.address / 4;
+                format!("lane {}, column {}", word / COLUMNS as u64, word % COLUMNS as u64)
             }
+            (_, Some(a)) => format!("{:#x} (byte {} of its allocation)", place.address, place.address - a.base),
+            (_, None) => format!("{:#x}", place.address),
         };
         let by = match self.program.ops[pc as usize].kind {
             Kind::Product { .. } | Kind::TensorProduct { .. } => " by a product",
@@ -199,16 +206,19 @@ impl Machine<'_> {
         let ordered = knows.get(agent).generic.covers(clock, c.previous_lane);
         let help = if c.same_instruction {
             "the lanes write different values to one address: let one lane write, or give each its own address"
-        } else if is_copy && kind.is_empty() && ordered && place.shared {
+        } else if memory == "tensor" {
+            "wait for products at the mbarrier of their commit, for loads and stores by tcgen05.wait; between threads put \
+             tcgen05.fence::before_thread_sync, a barrier, and tcgen05.fence::after_thread_sync"
+        } else if is_copy && kind.is_empty() && ordered && shared {
             "the accesses are ordered, but not for the async proxy: the writing threads execute fence.proxy.async.shared::cta after \
              their writes, before the barrier that hands over to the copy"
         } else if is_copy && kind.is_empty() && ordered {
             "the accesses are ordered, but not for the async proxy: execute fence.proxy.async (or .async.global) after acquiring, \
              before the copy"
-        } else if is_copy && kind.is_empty() && place.shared && !write {
+        } else if is_copy && kind.is_empty() && shared && !write {
             "either the write overwrites the source before the store has read its source: wait with cp.async.bulk.wait_group.read in \
              the issuing thread, then a barrier; or it comes before, and no barrier leads from it to the copy"
-        } else if is_copy && kind.is_empty() && place.shared {
+        } else if is_copy && kind.is_empty() && shared {
             "either the access comes before the copy has landed: every accessing thread waits for the phase of its mbarrier (or \
              bar.warp.sync follows the wait of one lane); or the copy comes too early: wait until the stage has been released"
         } else if kind.ends_with("its source") {
