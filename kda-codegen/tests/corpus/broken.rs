@@ -36,7 +36,11 @@ fn broken_cases_are_refused() {
         // Marks.
         (" //~ also", "", "line 12 is named, and not marked"),
         ("    }\n}", "    } //~ also\n}", "line 13 is marked `also`, and not named"),
-        ("let row = smem::<f32, Shape<64>>();", "let row = smem::<f32, Shape<64>>(); //~ KDA3001", "has a code already"),
+        (
+            "let row = smem::<f32, Shape<64>>();",
+            "let row = smem::<f32, Shape<64>>(); //~ KDA3001",
+            "has a code already",
+        ),
         ("//~ KDA3001", "//~ KDA3001 //~ also", "a line is marked once"),
         (" //~ KDA3001", "", "no line is marked with a code"),
         ("KDA3001", "KDA3002", "but marked is KDA3002 at line 11"),
@@ -95,12 +99,11 @@ mod family {
 
 #[test]
 fn broken_cases_of_the_compiler_are_refused() {
-    let verdict = |text: &str| match Case::parse("inline.rs.txt", Net::Compiler, text)
-        .and_then(|case| judge::case(&case))
-    {
-        Ok(()) => "ok".to_string(),
-        Err(failure) => failure,
-    };
+    let verdict =
+        |text: &str| match Case::parse("inline.rs.txt", Net::Compiler, text).and_then(|case| judge::case(&case)) {
+            Ok(()) => "ok".to_string(),
+            Err(failure) => failure,
+        };
     assert_eq!(verdict(BARRIERS), "ok");
     for (from, to, why) in [
         (" //~ KDA0661", "", "no line is marked with a code"),

@@ -84,15 +84,8 @@ impl Bench {
     /// Of a text.
     pub fn of_ptx(text: &str, run: &str) -> Result<Bench, String> {
         let params = declared(text)?;
-        let bench = Bench {
-            text: text.into(),
-            grid: [0; 3],
-            block: 0,
-            cluster: 1,
-            shared: 0,
-            params,
-            items: Vec::new(),
-        };
+        let bench =
+            Bench { text: text.into(), grid: [0; 3], block: 0, cluster: 1, shared: 0, params, items: Vec::new() };
         bench.with(run, true)
     }
 
@@ -136,7 +129,8 @@ impl Bench {
             text += &format!("; cluster {}", self.cluster);
         }
         for param in &self.params {
-            let written = self.items.iter().find(|(name, _, _)| *name == param.name).map_or("", |(_, _, written)| written);
+            let written =
+                self.items.iter().find(|(name, _, _)| *name == param.name).map_or("", |(_, _, written)| written);
             text += &format!("; {written}");
             if let Some((tile, swizzle)) = &param.map {
                 text += &format!(" map {tile:?} {}", swizzle.span().unwrap_or(0));
@@ -175,11 +169,8 @@ impl Bench {
             }
             block[param.offset..][..param.bytes].copy_from_slice(&bytes);
         }
-        let launch = Launch {
-            shared_bytes: self.shared,
-            cluster: self.cluster,
-            ..Launch::new(self.grid, self.block, &block)
-        };
+        let launch =
+            Launch { shared_bytes: self.shared, cluster: self.cluster, ..Launch::new(self.grid, self.block, &block) };
         let options = Options { step_limit: STEPS, ..*options };
         if let Err(report) = kda_sim::run(&program, &launch, &mut memory, &options) {
             return Ok(Err(report));

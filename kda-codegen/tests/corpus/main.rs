@@ -109,6 +109,26 @@ fn kernels_for_the_simulator_have_their_ptx() {
     }
 }
 
+/// The corrected texts are PTX to the assembler too, where `$PTXAS` names it.
+#[test]
+fn the_corrected_ptx_assembles() {
+    let Some(ptxas) = std::env::var_os("PTXAS") else { return };
+    every(&cases("simulator", Net::Simulator), |case| {
+        if !case.is_ptx() {
+            return Ok(());
+        }
+        let name = format!("{}-{}.ptx", case.stem(), std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, &case.right).map_err(|e| e.to_string())?;
+        let target = case.right.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default();
+        let mut command = std::process::Command::new(&ptxas);
+        let output = command.arg(format!("-arch={target}")).args(["-o", "/dev/null"]).arg(&path).output();
+        std::fs::remove_file(&path).map_err(|e| e.to_string())?;
+        let output = output.map_err(|e| e.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    });
+}
+
 #[test]
 fn the_corpus_is_as_large_as_documented() {
     let all: Vec<Case> = [cases("compiler", Net::Compiler), cases("simulator", Net::Simulator)].concat();

@@ -14,7 +14,8 @@ pub fn of(cases: &[Case]) -> String {
             (Net::Simulator, true) => 2,
         }] += 1;
     }
-    let mut text = String::from("| fault | compiler | simulator, kernels | simulator, PTX |\n| --- | --- | --- | --- |\n");
+    let mut text =
+        String::from("| fault | compiler | simulator, kernels | simulator, PTX |\n| --- | --- | --- | --- |\n");
     let mut all = [0; 3];
     for (kind, counts) in rows {
         text += &format!("| {kind} | {} | {} | {} |\n", counts[0], counts[1], counts[2]);

@@ -273,7 +273,8 @@ impl Machine<'_> {
             && self.options.checks.races
         {
             let lane = queue.lane;
-            let unread = queue.groups.iter().filter(|g| !g.read_waited).flat_map(|g| &g.copies).chain(&queue.open).next();
+            let unread =
+                queue.groups.iter().filter(|g| !g.read_waited).flat_map(|g| &g.copies).chain(&queue.open).next();
             let store = unread.map(|(_, store)| self.place_of(*store, w, "bulk store"));
             let mut report = self.report_at(
                 w,

@@ -179,7 +179,9 @@ impl Machine<'_> {
         let (now, before) = (if write { "write" } else { "read" }, if c.write { "write" } else { "read" });
         let (memory, shared) = (place.memory, place.memory == "shared");
         let address = match (memory, self.memory.allocation_of(place.address)) {
-            ("shared", _) => format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE))),
+            ("shared", _) => {
+                format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE)))
+            }
             ("tensor", _) => {
                 let word = place.address / 4;
                 format!("lane {}, column {}", word / COLUMNS as u64, word % COLUMNS as u64)
