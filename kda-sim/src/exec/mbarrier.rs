@@ -4,15 +4,11 @@ use super::warp::{Flow, Step, Wait};
 use super::{Machine, Outcome};
 use crate::program::op::{AddressRef, Kind, MbarrierOp, NONE};
 use crate::report::{Code, Report};
-use crate::shadow::cell;
 use crate::shadow::clock::{AGENT_BITS, Clocks, Entry};
 use std::rc::Rc;
 
 /// Largest number of outstanding bytes of a phase, and of arrivals.
 const LIMIT: i64 = (1 << 20) - 1;
-
-/// What the bytes of an mbarrier hold here, whose contents are nobody's business: another value has been written over it.
-const SEAL: [u8; 8] = 0x9e37_79b9_7f4a_7c15u64.to_le_bytes();
 
 /// Somebody who has seen a phase complete.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +50,7 @@ pub struct Mbarrier {
 }
 
 impl Machine<'_> {
-    fn mbarrier_error(&self, w: usize, pc: u32, lane: u32, message: String, help: &str) -> Box<Report> {
+    pub(super) fn mbarrier_error(&self, w: usize, pc: u32, lane: u32, message: String, help: &str) -> Box<Report> {
         self.report_at(w, pc, 1 << lane, Code::Barrier, message, "mbarrier operation", help)
     }
 
@@ -102,22 +98,6 @@ impl Machine<'_> {
             return Err(report);
         }
         self.check_seal(w, pc, lane, (cta, offset))
-    }
-
-    /// An mbarrier over whose bytes something else has been written.
-    fn check_seal(&self, w: usize, pc: u32, lane: u32, (cta, offset): (usize, u32)) -> Outcome<()> {
-        let (block, at) = (&self.ctas[cta].shared, offset as usize);
-        let Some(word) = (0..2).find(|word| block.data[at + 4 * word..][..4] != SEAL[4 * word..][..4]) else {
-            return Ok(());
-        };
-        let message = format!("the bytes of the mbarrier at shared offset {offset} have been overwritten");
-        let help = "keep buffers apart from mbarriers; execute mbarrier.inval before their bytes are used otherwise";
-        let mut report = self.mbarrier_error(w, pc, lane, message, help);
-        if let Some(stamp) = block.writes.get(at / 4 + word) {
-            let (agent, _) = self.memory.history.of(cell::segment(*stamp));
-            report.others.push(self.place_of_agent(agent, cell::lane(*stamp), cell::pc(*stamp), "write"));
-        }
-        Err(report)
     }
 
     pub(super) fn mbarrier(&mut self, w: usize, pc: u32, act: u32) -> Step {
@@ -208,9 +188,7 @@ impl Machine<'_> {
             observed: true,
         };
         self.ctas[cta].mbarriers.insert(offset, barrier);
-        let (block, at) = (&mut self.ctas[cta].shared, offset as usize);
-        block.data[at..at + 8].copy_from_slice(&SEAL);
-        block.set_defined(at, 8, false);
+        self.seal(cta, offset);
         Ok(())
     }
 
