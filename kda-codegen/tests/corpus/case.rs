@@ -8,6 +8,7 @@
 //! | `run` | the launch, see [`launch`](super::launch) |
 //! | `schedules` | of the simulator's cases: `all` if the fault is found under every schedule, `some` if it depends on it |
 //! | `expressible` | of PTX without a kernel: `no`, and why the language cannot say it |
+//! | `gap` | of what no net finds: why |
 //!
 //! Marks stand at the end of a line, behind `//~`; several follow each other.
 //!
@@ -43,6 +44,8 @@ pub struct Case {
     pub header: Vec<String>,
     /// Why no kernel of the language has this fault.
     pub only_ptx: Option<String>,
+    /// Why no net finds it.
+    pub gap: Option<String>,
     pub code: u16,
     /// Line of the code's mark, from 1 on.
     pub line: u32,
@@ -56,7 +59,7 @@ pub struct Case {
     pub right: String,
 }
 
-const KEYS: [&str; 4] = ["kind", "run", "schedules", "expressible"];
+const KEYS: [&str; 5] = ["kind", "run", "schedules", "expressible", "gap"];
 
 impl Case {
     /// The parts of a file.
@@ -101,6 +104,7 @@ impl Case {
             always,
             header: text.lines().take_while(|line| line.starts_with("//")).map(String::from).collect(),
             only_ptx,
+            gap: take("gap"),
             code: 0,
             line: 0,
             or: Vec::new(),
