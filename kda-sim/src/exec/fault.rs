@@ -189,9 +189,15 @@ impl Machine<'_> {
             (_, Some(a)) => format!("{:#x} (byte {} of its allocation)", place.address, place.address - a.base),
             (_, None) => format!("{:#x}", place.address),
         };
-        let by = match self.program.ops[pc as usize].kind {
-            Kind::Product { .. } | Kind::TensorProduct { .. } => " by a product",
+        let operation = &self.program.ops[pc as usize].kind;
+        let is_product = matches!(operation, Kind::Product { .. } | Kind::TensorProduct { .. });
+        let by = match operation {
+            _ if is_product => " by a product",
             Kind::ThreadCopy { .. } => " by cp.async",
+            Kind::TensorAccess { store: false, .. } => " by tcgen05.ld",
+            Kind::TensorAccess { store: true, .. } => " by tcgen05.st",
+            Kind::TensorAlloc { .. } => " by tcgen05.alloc",
+            Kind::TensorFree { .. } => " by tcgen05.dealloc",
             _ if is_copy => " by a bulk copy",
             _ => "",
         };
@@ -217,6 +223,11 @@ impl Machine<'_> {
         } else if is_copy && kind.is_empty() && ordered {
             "the accesses are ordered, but not for the async proxy: execute fence.proxy.async (or .async.global) after acquiring, \
              before the copy"
+        } else if matches!(operation, Kind::TensorAlloc { .. }) {
+            "put a barrier of the CTA behind tcgen05.alloc, before other warps read the address"
+        } else if is_product && kind.is_empty() {
+            "either the write comes before the product: the writing threads execute fence.proxy.async.shared::cta, then a barrier leads \
+             from all of them to the product; or it comes while the product runs: wait for the product first"
         } else if is_copy && kind.is_empty() && shared && !write {
             "either the write overwrites the source before the store has read its source: wait with cp.async.bulk.wait_group.read in \
              the issuing thread, then a barrier; or it comes before, and no barrier leads from it to the copy"
@@ -228,6 +239,11 @@ impl Machine<'_> {
         } else if kind.ends_with("bulk store") {
             "wait for the bulk store to complete (cp.async.bulk.wait_group without .read by the issuing thread), then release and \
              acquire"
+        } else if kind.ends_with("product") {
+            "wait for the product before the access: wgmma.commit_group and wgmma.wait_group, or the mbarrier of tcgen05.commit; between \
+             threads a barrier after it"
+        } else if kind.ends_with("cp.async") {
+            "the copying thread waits: cp.async.commit_group, then cp.async.wait_group; before other threads read, a barrier after it"
         } else if !kind.is_empty() {
             "wait for the phase of the mbarrier on which the copy completes, and acquire it, before the access"
         } else if same_warp {
