@@ -21,5 +21,13 @@ pub fn of(cases: &[Case]) -> String {
         text += &format!("| {kind} | {} | {} | {} |\n", counts[0], counts[1], counts[2]);
         (0..3).for_each(|at| all[at] += counts[at]);
     }
-    text + &format!("| all | {} | {} | {} |\n", all[0], all[1], all[2])
+    let names: std::collections::BTreeSet<(bool, &str)> =
+        cases.iter().map(|case| (case.net == Net::Compiler, case.stem())).collect();
+    text + &format!(
+        "| all | {} | {} | {} |\n\nA kernel for the simulator and its PTX are one fault: {} in all.\n",
+        all[0],
+        all[1],
+        all[2],
+        names.len()
+    )
 }
