@@ -54,6 +54,7 @@ impl Specialiser<'_> {
         }
         self.note_access(param, false, site);
         let bytes = Value::u32(view.stage_bytes() as u32);
+        self.note_fill(view.slot, view.buffer, None);
         let Some((barrier, guard)) = self.announce(view.slot, bytes, None, site)? else { return Ok(Value::Unit) };
         self.builder.sync(crate::kir::Sync::BulkFill { buffer: view.buffer });
         self.cluster.reach();

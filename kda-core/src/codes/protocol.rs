@@ -80,7 +80,7 @@ pub const ENTRIES: &[Entry] = &[
         662,
         "buffer read that may not be filled",
         "The producing side fills the buffer of a stage under a condition, and the other side reads it always: where the \
-         condition is false it reads what an earlier trip has left, or nothing at all.",
-        "Read the buffer under the same condition.",
+         condition is false it reads what an earlier trip has left, or nothing at all. Or no role fills the buffer.",
+        "Read the buffer under the same condition; fill it in some role.",
     ),
 ];

@@ -41,7 +41,7 @@ pub const ENTRIES: &[Entry] = &[
         3005,
         "barrier used wrongly",
         "An mbarrier or a named barrier gets more arrivals or bytes than it expects, is used before its initialisation is \
-         visible, or completes a phase that a waiting thread has not seen.",
+         visible, has its bytes overwritten, or completes a phase that a waiting thread has not seen.",
         "Use `Pipeline` and `NamedBarrier`, which derive counts, bytes and phases.",
     ),
     entry(

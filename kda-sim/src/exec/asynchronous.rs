@@ -178,7 +178,10 @@ impl Machine<'_> {
             })
         };
         outcome.map_err(|(conflict, word)| {
-            let place = Place::of(target, address).at_word(word, offset);
+            let place = match target {
+                Target::Tensor { .. } => Place::of(target, word as u64 * 4),
+                _ => Place::of(target, address).at_word(word, offset),
+            };
             let issued = Some(Rc::clone(&who.clocks));
             self.fault(who.warp, who.pc, 1 << (who.lane & 31), Fault::Race { conflict, write, place, issued })
         })

@@ -139,7 +139,7 @@ impl Machine<'_> {
         warp.copies += 1;
         let number = warp.copies;
         let (cta, id) = (warp.cta, self.next_copy);
-        warp.bulk_queue(lane).open.push(id);
+        warp.bulk_queue(lane).open.push((id, pc));
         self.next_copy += 1;
         if !warp.dependency_wait {
             self.stats.wrote_before_wait = true;
@@ -251,7 +251,7 @@ impl Machine<'_> {
             self.asyncs.iter().find_map(|a| if let Async::Copy(c) = a { (c.id == id).then_some(c) } else { None })
         };
         let finished =
-            |group: &BulkGroup| group.copies.iter().all(|id| on_way(*id).is_none_or(|c| read && c.has_read()));
+            |group: &BulkGroup| group.copies.iter().all(|(id, _)| on_way(*id).is_none_or(|c| read && c.has_read()));
         let agents = [AgentKind::BulkRead, AgentKind::BulkWrite].map(|kind| self.agent_of(w, kind));
         let warp = &mut self.warps[w];
         let lanes = || (0..32u32).filter(|l| act >> l & 1 != 0);
@@ -290,7 +290,10 @@ impl Machine<'_> {
             && self.options.checks.races
         {
             let lane = queue.lane;
-            return Err(self.report_at(
+            let unread =
+                queue.groups.iter().filter(|g| !g.read_waited).flat_map(|g| &g.copies).chain(&queue.open).next();
+            let store = unread.map(|(_, store)| self.place_of(*store, w, "bulk store"));
+            let mut report = self.report_at(
                 w,
                 pc,
                 1 << lane,
@@ -298,7 +301,9 @@ impl Machine<'_> {
                 "the thread exits while a bulk store of its own may still read shared memory".to_string(),
                 "exit",
                 "commit the stores, and execute cp.async.bulk.wait_group.read 0 (or wait_group 0) before the end",
-            ));
+            );
+            report.others.extend(store);
+            return Err(report);
         }
         Ok(())
     }

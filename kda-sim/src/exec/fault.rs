@@ -3,6 +3,7 @@
 use super::Machine;
 use super::access::Target;
 use super::mbarrier::missing;
+use super::tensor_memory::COLUMNS;
 use super::warp::Wait;
 use crate::program::op::{Kind, MemSpace};
 use crate::report::{Code, Report, Site, Who};
@@ -13,14 +14,19 @@ use std::rc::Rc;
 /// A byte of memory, for a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    shared: bool,
+    memory: &'static str,
     address: u64,
 }
 
 impl Place {
     /// The place of an access.
     pub fn of(target: &Target, address: u64) -> Place {
-        Place { shared: matches!(target, Target::Shared { .. }), address }
+        let memory = match target {
+            Target::Global => "global",
+            Target::Shared { .. } => "shared",
+            Target::Tensor { .. } => "tensor",
+        };
+        Place { memory, address }
     }
 
     /// The place of a word of the same block, given the access's offset in it.
@@ -171,18 +177,27 @@ impl Machine<'_> {
         let (kind, _) = self.agent_kind(agent);
         let is_copy = issued.is_some();
         let (now, before) = (if write { "write" } else { "read" }, if c.write { "write" } else { "read" });
-        let memory = if place.shared { "shared" } else { "global" };
-        let address = if place.shared {
-            format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE)))
-        } else {
-            match self.memory.allocation_of(place.address) {
-                Some(a) => format!("{:#x} (byte {} of its allocation)", place.address, place.address - a.base),
-                None => format!("{:#x}", place.address),
+        let (memory, shared) = (place.memory, place.memory == "shared");
+        let address = match (memory, self.memory.allocation_of(place.address)) {
+            ("shared", _) => {
+                format!("offset {}", (place.address & 0xff_ffff).wrapping_sub(u64::from(super::SHARED_BASE)))
             }
+            ("tensor", _) => {
+                let word = place.address / 4;
+                format!("lane {}, column {}", word / COLUMNS as u64, word % COLUMNS as u64)
+            }
+            (_, Some(a)) => format!("{:#x} (byte {} of its allocation)", place.address, place.address - a.base),
+            (_, None) => format!("{:#x}", place.address),
         };
-        let by = match self.program.ops[pc as usize].kind {
-            Kind::Product { .. } | Kind::TensorProduct { .. } => " by a product",
+        let operation = &self.program.ops[pc as usize].kind;
+        let is_product = matches!(operation, Kind::Product { .. } | Kind::TensorProduct { .. });
+        let by = match operation {
+            _ if is_product => " by a product",
             Kind::ThreadCopy { .. } => " by cp.async",
+            Kind::TensorAccess { store: false, .. } => " by tcgen05.ld",
+            Kind::TensorAccess { store: true, .. } => " by tcgen05.st",
+            Kind::TensorAlloc { .. } => " by tcgen05.alloc",
+            Kind::TensorFree { .. } => " by tcgen05.dealloc",
             _ if is_copy => " by a bulk copy",
             _ => "",
         };
@@ -199,16 +214,24 @@ impl Machine<'_> {
         let ordered = knows.get(agent).generic.covers(clock, c.previous_lane);
         let help = if c.same_instruction {
             "the lanes write different values to one address: let one lane write, or give each its own address"
-        } else if is_copy && kind.is_empty() && ordered && place.shared {
+        } else if memory == "tensor" {
+            "wait for products at the mbarrier of their commit, for loads and stores by tcgen05.wait; between threads put \
+             tcgen05.fence::before_thread_sync, a barrier, and tcgen05.fence::after_thread_sync"
+        } else if is_copy && kind.is_empty() && ordered && shared {
             "the accesses are ordered, but not for the async proxy: the writing threads execute fence.proxy.async.shared::cta after \
              their writes, before the barrier that hands over to the copy"
         } else if is_copy && kind.is_empty() && ordered {
             "the accesses are ordered, but not for the async proxy: execute fence.proxy.async (or .async.global) after acquiring, \
              before the copy"
-        } else if is_copy && kind.is_empty() && place.shared && !write {
+        } else if matches!(operation, Kind::TensorAlloc { .. }) {
+            "put a barrier of the CTA behind tcgen05.alloc, before other warps read the address"
+        } else if is_product && kind.is_empty() {
+            "either the write comes before the product: the writing threads execute fence.proxy.async.shared::cta, then a barrier leads \
+             from all of them to the product; or it comes while the product runs: wait for the product first"
+        } else if is_copy && kind.is_empty() && shared && !write {
             "either the write overwrites the source before the store has read its source: wait with cp.async.bulk.wait_group.read in \
              the issuing thread, then a barrier; or it comes before, and no barrier leads from it to the copy"
-        } else if is_copy && kind.is_empty() && place.shared {
+        } else if is_copy && kind.is_empty() && shared {
             "either the access comes before the copy has landed: every accessing thread waits for the phase of its mbarrier (or \
              bar.warp.sync follows the wait of one lane); or the copy comes too early: wait until the stage has been released"
         } else if kind.ends_with("its source") {
@@ -216,6 +239,11 @@ impl Machine<'_> {
         } else if kind.ends_with("bulk store") {
             "wait for the bulk store to complete (cp.async.bulk.wait_group without .read by the issuing thread), then release and \
              acquire"
+        } else if kind.ends_with("product") {
+            "wait for the product before the access: wgmma.commit_group and wgmma.wait_group, or the mbarrier of tcgen05.commit; between \
+             threads a barrier after it"
+        } else if kind.ends_with("cp.async") {
+            "the copying thread waits: cp.async.commit_group, then cp.async.wait_group; before other threads read, a barrier after it"
         } else if !kind.is_empty() {
             "wait for the phase of the mbarrier on which the copy completes, and acquire it, before the access"
         } else if same_warp {

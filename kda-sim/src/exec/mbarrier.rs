@@ -45,10 +45,12 @@ pub struct Mbarrier {
     fenced: bool,
     /// Who has seen the last completed phase.
     seen: Vec<Seen>,
+    /// The last completed phase, if there is one, has been seen by somebody.
+    observed: bool,
 }
 
 impl Machine<'_> {
-    fn mbarrier_error(&self, w: usize, pc: u32, lane: u32, message: String, help: &str) -> Box<Report> {
+    pub(super) fn mbarrier_error(&self, w: usize, pc: u32, lane: u32, message: String, help: &str) -> Box<Report> {
         self.report_at(w, pc, 1 << lane, Code::Barrier, message, "mbarrier operation", help)
     }
 
@@ -95,7 +97,7 @@ impl Machine<'_> {
             report.others.push(self.place_of_agent(agent, by, init_pc, "initialisation"));
             return Err(report);
         }
-        Ok(())
+        self.check_seal(w, pc, lane, (cta, offset))
     }
 
     pub(super) fn mbarrier(&mut self, w: usize, pc: u32, act: u32) -> Step {
@@ -183,8 +185,10 @@ impl Machine<'_> {
             init: (warp.agent, lane, warp.clock, pc),
             fenced: false,
             seen: Vec::new(),
+            observed: true,
         };
         self.ctas[cta].mbarriers.insert(offset, barrier);
+        self.seal(cta, offset);
         Ok(())
     }
 
@@ -243,6 +247,16 @@ impl Machine<'_> {
             let help = "initialise it with the number of arrivals of a phase, and wait for a phase before arriving for the next";
             return Err(self.mbarrier_error(w, pc, lane, message, help));
         }
+        if !barrier.observed {
+            let message = format!(
+                "arrival in phase {} of the mbarrier at shared offset {}, and no wait has seen phase {} complete",
+                barrier.phase,
+                place.1,
+                barrier.phase - 1
+            );
+            let help = "initialise it with the number of all arrivals of a phase, and wait for a phase before arriving for the next";
+            return Err(self.mbarrier_error(w, pc, lane, message, help));
+        }
         barrier.pending -= arrivals;
         if let Some(clocks) = published {
             barrier.clocks.join(clocks);
@@ -290,6 +304,7 @@ impl Machine<'_> {
             return Err(report);
         }
         barrier.seen.clear();
+        barrier.observed = false;
         barrier.phase += 1;
         barrier.pending = barrier.count;
         barrier.clocks.get_mut(barrier.agent).generic.join(Entry::all(barrier.phase as u32));
@@ -374,6 +389,9 @@ impl Machine<'_> {
             }
             let warp = &self.warps[w];
             let seen = Seen { agent: warp.agent, clock: warp.clock, lanes: same, warp: w, pc };
+            if let Some(barrier) = self.ctas[place.0].mbarriers.get_mut(&place.1) {
+                barrier.observed = true;
+            }
             if completed.is_some()
                 && let Some(barrier) = self.ctas[place.0].mbarriers.get_mut(&place.1)
                 && !barrier.seen.iter().any(|s| s.agent == seen.agent && s.lanes == same)

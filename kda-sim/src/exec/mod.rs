@@ -10,7 +10,7 @@
 //! | atomics and fences | [`atomic`] |
 //! | shuffles, votes and other collectives of a warp | [`collective`] |
 //! | `bar` and `barrier.cluster` | [`barrier`] |
-//! | mbarriers | [`mbarrier`] |
+//! | mbarriers, and who writes over them | [`mbarrier`], [`seal`] |
 //! | work beside the threads, and its accesses | [`asynchronous`] |
 //! | bulk and tensor copies | [`copies`]; boxes of tensors [`tensor`] |
 //! | `cp.async` | [`thread_copies`] |
@@ -41,6 +41,7 @@ mod product;
 mod registers;
 mod remote;
 mod scattered;
+mod seal;
 mod step;
 mod tensor;
 mod tensor_memory;

@@ -80,7 +80,15 @@ impl Machine<'_> {
                 report.others.push(self.place_of(other, w, "setmaxnreg of another warp"));
                 Err(report)
             }
-            _ => Ok(()),
+            _ => {
+                let first = self.warps[w].cta * self.warps_per_cta + self.warps[w].index as usize / 4 * 4;
+                let gone = |warp: &super::warp::Warp| warp.live == 0 && warp.reallocations as usize <= number;
+                if !self.warps[first..first + 4].iter().any(gone) {
+                    return Ok(());
+                }
+                let message = "a warp of the warpgroup has exited without this setmaxnreg".to_string();
+                Err(self.registers_error(w, pc, message, "all four warps of a warpgroup execute it"))
+            }
         }
     }
 

@@ -104,8 +104,8 @@ impl Knowledge {
 #[derive(Clone, Debug, Default)]
 pub struct BulkQueue {
     pub lane: u32,
-    /// Stores since the last commit.
-    pub open: Vec<u64>,
+    /// Stores since the last commit, each with its operation.
+    pub open: Vec<(u64, u32)>,
     /// Committed groups, oldest first: stores, and the number of the last one.
     pub groups: VecDeque<BulkGroup>,
 }
@@ -113,7 +113,7 @@ pub struct BulkQueue {
 /// A committed bulk group.
 #[derive(Clone, Debug)]
 pub struct BulkGroup {
-    pub copies: Vec<u64>,
+    pub copies: Vec<(u64, u32)>,
     /// Number of the warp's copies when it was committed.
     pub clock: u32,
     /// Its reads have been waited for.

@@ -127,9 +127,16 @@ pub fn check(region: &Region, model: &Model<'_>) -> Result<Verdict> {
     }
     let by_role = (0..model.roles.len()).map(|role| programs(region, role, model)).collect::<Result<Vec<_>>>()?;
     let mut verdict = Verdict::Proved;
-    for end in 0..by_role.first().map_or(0, Vec::len) {
+    let ends = by_role.first().map_or(0, Vec::len);
+    for end in 0..ends {
         let programs: Vec<Vec<Step>> = by_role.iter().filter_map(|ends| ends.get(end).cloned()).collect();
-        verdict = verdict.and(check_end(&programs, model)?);
+        let of_end = check_end(&programs, model).map_err(|mut error| {
+            if end + 1 < ends {
+                error.message.push_str(", for CTAs that return early");
+            }
+            error
+        });
+        verdict = verdict.and(of_end?);
     }
     Ok(verdict)
 }

@@ -1,4 +1,4 @@
-//! Buffers that are filled under a condition only, `tma_load_if`, are not read without one.
+//! Buffers that are filled under a condition only, `tma_load_if`, are not read without one, and those that are read are filled.
 //!
 //! Whether it is the same condition is not decided here: the trip to which a stage belongs may be another one.
 
@@ -77,6 +77,12 @@ impl Specialiser<'_> {
                         format!("`{name}` is read without a condition, and filled only under one"),
                     )
                     .help("read it under the condition of its `tma_load_if`: in an `if`, or with `load_if`"));
+                }
+                let filled = sometimes.contains(buffer) || always.contains(buffer);
+                if !filled && !stored && !ring.rewritten.contains(buffer) {
+                    let name = self.buffers[*buffer].desc.name.clone();
+                    return Err(Diagnostic::new(662, *place, format!("`{name}` is read, and no role fills it"))
+                        .help("fill it between `acquire` and `commit`, or leave the buffer out of the pipeline"));
                 }
             }
         }
