@@ -1,5 +1,6 @@
 //! mbarriers: pending arrivals, expected bytes, an absolute phase number, and what may go wrong with them.
 
+use super::remote::RemoteArrival;
 use super::warp::{Flow, Step, Wait};
 use super::{Machine, Outcome};
 use crate::program::op::{AddressRef, Kind, MbarrierOp, NONE};
@@ -47,6 +48,8 @@ pub struct Mbarrier {
     seen: Vec<Seen>,
     /// The last completed phase, if there is one, has been seen by somebody.
     observed: bool,
+    /// The last arrival of each thread of another CTA.
+    pub remote: Vec<RemoteArrival>,
 }
 
 impl Machine<'_> {
@@ -111,6 +114,7 @@ impl Machine<'_> {
         if matches!(op, MbarrierOp::TryWait | MbarrierOp::TestWait) {
             return self.mbarrier_wait(w, pc, act, address, x, d, op == MbarrierOp::TryWait, order.acquires());
         }
+        let clock = self.warps[w].clock;
         let published = match op {
             MbarrierOp::Arrive | MbarrierOp::ArriveExpectTx if order.releases() => {
                 Some(self.warps[w].publish(act, &mut self.memory.history))
@@ -136,6 +140,11 @@ impl Machine<'_> {
                     if op != MbarrierOp::ExpectTx {
                         let arrivals = if op == MbarrierOp::Arrive { value } else { 1 };
                         self.arrive(w, pc, lane, place, arrivals, published.as_ref())?;
+                        self.note_remote_arrival(
+                            w,
+                            place,
+                            RemoteArrival { agent: self.warps[w].agent, lane, clock, pc },
+                        );
                     }
                 }
             }
@@ -186,6 +195,7 @@ impl Machine<'_> {
             fenced: false,
             seen: Vec::new(),
             observed: true,
+            remote: Vec::new(),
         };
         self.ctas[cta].mbarriers.insert(offset, barrier);
         self.seal(cta, offset);

@@ -10,7 +10,48 @@ use crate::shadow::clock::{Clocks, Entry, MANY_LANES};
 use crate::shadow::span::Spread;
 use std::rc::Rc;
 
+/// An arrival at an mbarrier of another CTA.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteArrival {
+    pub agent: u32,
+    pub lane: u32,
+    pub clock: u32,
+    pub pc: u32,
+}
+
 impl Machine<'_> {
+    /// Remembers an arrival at an mbarrier of another CTA, in the place of the thread's last one.
+    pub(super) fn note_remote_arrival(&mut self, w: usize, place: (usize, u32), arrival: RemoteArrival) {
+        if place.0 == self.warps[w].cta {
+            return;
+        }
+        let Some(barrier) = self.ctas[place.0].mbarriers.get_mut(&place.1) else { return };
+        let same = barrier.remote.iter_mut().find(|a| (a.agent, a.lane) == (arrival.agent, arrival.lane));
+        match same {
+            Some(last) => *last = arrival,
+            None => barrier.remote.push(arrival),
+        }
+    }
+
+    /// An arrival at an mbarrier of a CTA that exits, which nothing orders before: it might come when the memory is gone.
+    fn check_remote_arrivals(&self, w: usize, pc: u32, clocks: &Clocks) -> Outcome<()> {
+        let cta = self.warps[w].cta;
+        let arrivals = self.ctas[cta].mbarriers.iter().flat_map(|(at, b)| b.remote.iter().map(move |a| (at, a)));
+        for (offset, arrival) in arrivals {
+            if clocks.get(arrival.agent).generic.covers(arrival.clock, arrival.lane) {
+                continue;
+            }
+            let message = format!(
+                "the CTA exits, but nothing orders an arrival of another CTA at its mbarrier at shared offset {offset} before"
+            );
+            let help = "put a cluster barrier, with release and acquire, between the arrival and the end of the CTA";
+            let mut report = self.report_at(w, pc, 1, Code::Race, message, "exit", help);
+            report.others.push(self.place_of_agent(arrival.agent, arrival.lane, arrival.pc, "arrival"));
+            return Err(report);
+        }
+        Ok(())
+    }
+
     /// An access to the shared memory of a CTA by a warp: another CTA must be known to have started, and must still run.
     #[inline(always)]
     pub(super) fn check_remote(&self, w: usize, pc: u32, act: u32, cta: usize) -> Outcome<()> {
@@ -59,6 +100,7 @@ impl Machine<'_> {
             warp.join_own(&mut clocks, u32::MAX);
             clocks.get_mut(warp.agent).generic.join(Entry::all(warp.clock));
         }
+        self.check_remote_arrivals(w, pc, &clocks)?;
         let target = Target::Shared { cta };
         let generic = self.generic_agents();
         let (agent, segment) = (self.warps[w].agent, self.warps[w].segment);
