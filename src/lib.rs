@@ -7,12 +7,14 @@
 //! | what is the right answer | [`mod@reference`] |
 //! | which kernels are there | [`registry`] |
 //! | does every operator give the right answer | [`checks`] |
+//! | what holds of anything that a user hands over | [`fuzz`] |
 //! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
 
 pub mod assembler;
 pub mod checks;
+pub mod fuzz;
 pub mod registry;
 
 pub use kda_core as core;
