@@ -2,7 +2,7 @@
 //!
 //! `KDA_SEED` sets the seed, `KDA_FUZZ_CASES` the number of cases, `KDA_FUZZ_ONLY` the one case to run.
 
-use kda::fuzz::{Outcome, Sweep, front_end, parser};
+use kda::fuzz::{Outcome, Sweep, front_end, parameters, parser};
 
 fn sweep(cases: u64) -> Sweep {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
@@ -26,4 +26,10 @@ fn broken_kernels_give_errors_and_nothing_worse() {
 fn broken_texts_give_errors_and_nothing_worse() {
     let sweep = sweep(10_000);
     judge("texts", &sweep, &parser::run(&sweep, &mut |_| {}));
+}
+
+#[test]
+fn arguments_that_validation_takes_touch_nothing_outside_their_tensors() {
+    let sweep = sweep(30_000);
+    judge("parameter blocks", &sweep, &parameters::run(&sweep, &mut |_| {}));
 }

@@ -23,8 +23,7 @@ use crate::checks::{Operator, Request, Sink};
 
 /// Rows of `kda check`, one a fuzzer. None of them has a sample problem or golden cases.
 pub fn operators() -> Vec<Operator> {
-    let operator =
-        |name, run| Operator { name, run, sample: |_, _, _, _| Ok(()), replay: |_, _| Ok(None) };
+    let operator = |name, run| Operator { name, run, sample: |_, _, _, _| Ok(()), replay: |_, _| Ok(None) };
     vec![
         operator("fuzz_front_end", front_end::check),
         operator("fuzz_parser", parser::check),

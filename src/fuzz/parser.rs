@@ -4,8 +4,8 @@
 use super::{Counts, Outcome, Sweep, finish, text};
 use crate::checks::{Request, Sink};
 use kda_core::{Arch, IsaVersion, KernelDesc};
-use kda_ptx::module::{Bounds, Entry, Module, Param, SharedDecl, Statement};
 use kda_ptx::modifier::Type;
+use kda_ptx::module::{Bounds, Entry, Module, Param, SharedDecl, Statement};
 use kda_ptx::operand::{Class, PredSrc, Reg};
 use kda_ptx::table::{Inst, ROWS};
 use kda_ref::rng::Rng;

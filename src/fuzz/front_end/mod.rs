@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn errors_outside_the_source_are_failures() {
-        let source = "#[kernels(arch = sm_90)]\nmod family { #[kernel(block = 32, grid = 1)] fn k(n: u32) { let z = q; } }";
+        let source =
+            "#[kernels(arch = sm_90)]\nmod family { #[kernel(block = 32, grid = 1)] fn k(n: u32) { let z = q; } }";
         let error = compile(source).unwrap_err().remove(0);
         judge_error(&error, source).unwrap();
         assert!(judge_error(&error, "mod family {}").unwrap_err().contains("outside the source"));
