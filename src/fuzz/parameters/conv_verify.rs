@@ -11,7 +11,7 @@ use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
 
 /// One of so many accepted calls is executed.
-const EXECUTE: usize = 12;
+const EXECUTE: usize = 8;
 
 /// Shows a compute capability, and does nothing else.
 struct Shown((u8, u8));

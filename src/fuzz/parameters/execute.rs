@@ -99,10 +99,10 @@ pub fn distinct(tensor: &TensorArg) -> bool {
         tensor.shape().iter().zip(tensor.strides()).map(|(n, s)| ((*s).into(), (*n).into())).collect();
     axes.retain(|(_, size)| *size > 1);
     axes.sort_unstable();
-    let mut span = 1;
+    let mut span = 1u128;
     axes.into_iter().all(|(stride, size)| {
         let apart = stride >= span;
-        span += (size - 1) * stride;
+        span = span.saturating_add((size - 1) * stride);
         apart
     })
 }

@@ -16,7 +16,7 @@ const SIZES: [u64; 14] = [0, 1, 2, 3, 4, 7, 31, 32, 64, 96, 128, 128, 256, 512];
 /// Draws after which a kernel is left with a block that does not fit it.
 const DRAWS: usize = 6;
 /// One of so many accepted blocks is executed.
-const EXECUTE: usize = 12;
+const EXECUTE: usize = 8;
 
 pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let kernels: Vec<&'static KernelDesc> = kda_kernels::all().collect();

@@ -43,7 +43,7 @@ pub fn tensor(tensor: &mut TensorArg, rng: &mut Rng) {
     match rng.below(12) {
         0 => {
             tensor.ptr =
-                rng.choose(&[0, 1, 2, 4, 8, tensor.ptr + 1, tensor.ptr + 2, tensor.ptr + 4, tensor.ptr + 8, u64::MAX])
+                rng.choose(&[0, 1, 2, 4, 8, tensor.ptr ^ 1, tensor.ptr ^ 2, tensor.ptr ^ 4, tensor.ptr ^ 8, u64::MAX])
         }
         1 => tensor.bytes = number(tensor.bytes, rng),
         2 => tensor.elem = rng.choose(&Elem::ALL),
