@@ -2,7 +2,7 @@
 //!
 //! `KDA_SEED` sets the seed, `KDA_FUZZ_CASES` the number of cases, `KDA_FUZZ_ONLY` the one case to run.
 
-use kda::fuzz::{Outcome, Sweep, front_end, parameters, parser};
+use kda::fuzz::{Outcome, Sweep, front_end, parameters, parser, programs};
 
 fn sweep(cases: u64) -> Sweep {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
@@ -32,4 +32,16 @@ fn broken_texts_give_errors_and_nothing_worse() {
 fn arguments_that_validation_takes_touch_nothing_outside_their_tensors() {
     let sweep = sweep(30_000);
     judge("parameter blocks", &sweep, &parameters::run(&sweep, &mut |_| {}));
+}
+
+#[test]
+fn programs_give_the_same_bits_under_every_schedule() {
+    let sweep = sweep(60);
+    judge("programs", &sweep, &programs::run_right(&sweep, &mut |_| {}));
+}
+
+#[test]
+fn wild_programs_end_in_a_result_or_a_report() {
+    let sweep = sweep(3_000);
+    judge("wild programs", &sweep, &programs::wild::run(&sweep, &mut |_| {}));
 }

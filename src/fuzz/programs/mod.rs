@@ -1,6 +1,107 @@
-//! Stub.
-use crate::checks::{Request, Sink};
-/// Stub.
-pub fn check(_: &Request, _: Sink) -> Result<(), String> {
+//! Random programs of the instruction table.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | which instructions, with which modifiers | [`forms`], [`conversions`](self) |
+//! | what warps and CTAs do together | `together` |
+//! | how they become a program whose results are one | [`generate`](mod@generate) |
+//! | how it runs, here and on a device | [`run`](mod@run) |
+//! | programs that nothing makes right | [`wild`] |
+//!
+//! A program that is right by construction gives the same bits under every schedule and every order of CTAs, without a report.
+//! Where a device is present the same texts run on it and give the bits of the simulator; of approximate instructions, a
+//! number within their documented error. Wild programs end in a report or a result.
+
+mod conversions;
+pub mod forms;
+pub mod generate;
+pub mod run;
+mod together;
+pub mod wild;
+
+use super::{Counts, Fault, Outcome, Sweep, finish};
+use crate::checks::{Extent, Request, Sink};
+use generate::{Program, generate};
+use kda_core::Executor;
+use kda_ref::rng::Rng;
+use kda_runtime::Backend;
+use kda_runtime::executor::sim::{CTA_ORDERS, schedule_name};
+use kda_sim::{CtaOrder, Schedule};
+
+/// Programs of a quick and of a full run: right ones, those on a device, wild ones.
+const QUICK: [u64; 3] = [30, 20, 1_000];
+const FULL: [u64; 3] = [3_000, 400, 50_000];
+/// Statements of a program.
+const STATEMENTS: usize = 160;
+
+/// The row of `kda check`.
+pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
+    let sweep = |which: usize| Sweep::of(request.seed, request.extent, QUICK[which], FULL[which]);
+    let mut results = Vec::new();
+    let right = run_right(&sweep(0), &mut |_| {});
+    results.push(finish(request, "programs", &right, sink, 0.5));
+    if request.device.backend == Backend::Cuda {
+        let compared = run_on_device(&sweep(1), request.device.executor.as_ref());
+        results.push(finish(request, "programs on the device", &compared, sink, 0.8));
+    }
+    let wild = wild::run(&sweep(2), &mut |_| {});
+    results.push(finish(request, "wild programs", &wild, sink, 1.0));
+    if request.extent == Extent::Full && wild.cases >= FULL[2] && wild.counts.get("run to the end") * 20 < wild.cases {
+        results.push(Err("fewer than one wild program in twenty ran to its end".to_string()));
+    }
+    results.into_iter().collect()
+}
+
+/// The program of a case.
+pub fn program(rng: &mut Rng) -> Program {
+    let statements = STATEMENTS / 4 + rng.below(STATEMENTS);
+    generate(rng, statements)
+}
+
+/// Runs programs under every schedule.
+pub fn run_right(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+    sweep.run(case, progress)
+}
+
+fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+    let program = program(rng);
+    let seed = rng.next_u64();
+    let with_text = |what: String| format!("{what}\n{}", program.text);
+    let first =
+        run::simulate(&program, &program.text, Schedule::RoundRobin, CtaOrder::Forward, seed).map_err(with_text)?;
+    counts.more("results of a thread", program.slots.len() as u64);
+    for (index, schedule) in Schedule::ALL.into_iter().enumerate() {
+        let order = CTA_ORDERS[(index + seed as usize % 3) % 3];
+        let other = run::simulate(&program, &program.text, schedule, order, seed)
+            .map_err(|what| with_text(format!("schedule {}: {what}", schedule_name(schedule))))?;
+        if other != first {
+            let what = run::compare(&program, &first, &other).err().unwrap_or_else(|| "a NaN".to_string());
+            return Err(with_text(format!("other bits under schedule {}: {what}", schedule_name(schedule))));
+        }
+    }
     Ok(())
 }
+
+/// Runs programs in the simulator and on a device.
+pub fn run_on_device(sweep: &Sweep, executor: &dyn Executor) -> Outcome {
+    run_against(sweep, &mut |program| run::on_device(program, &program.text, executor))
+}
+
+/// Runs programs in the simulator and elsewhere, and compares.
+fn run_against(sweep: &Sweep, device: &mut dyn FnMut(&Program) -> Result<Vec<u8>, String>) -> Outcome {
+    let indices: Vec<u64> = sweep.only.map_or_else(|| (0..sweep.cases).collect(), |only| vec![only]);
+    let mut outcome = Outcome { cases: indices.len() as u64, ..Outcome::default() };
+    for index in indices {
+        let program = program(&mut sweep.random(index));
+        let result = run::simulate(&program, &program.text, Schedule::RoundRobin, CtaOrder::Forward, 0)
+            .and_then(|simulated| run::compare(&program, &simulated, &device(&program)?));
+        outcome.counts.more("results of a thread", program.slots.len() as u64);
+        if let Err(what) = result {
+            outcome.fail(Fault { index, panic: false, what });
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests;
