@@ -19,29 +19,29 @@ fn judge(name: &str, sweep: &Sweep, outcome: &Outcome) {
 #[test]
 fn broken_kernels_give_errors_and_nothing_worse() {
     let sweep = sweep(2_000);
-    judge("mutants", &sweep, &front_end::run(&sweep, &mut |_| {}));
+    judge("mutants", &sweep, &front_end::run(&sweep, &|_| {}));
 }
 
 #[test]
 fn broken_texts_give_errors_and_nothing_worse() {
     let sweep = sweep(10_000);
-    judge("texts", &sweep, &parser::run(&sweep, &mut |_| {}));
+    judge("texts", &sweep, &parser::run(&sweep, &|_| {}));
 }
 
 #[test]
 fn arguments_that_validation_takes_touch_nothing_outside_their_tensors() {
     let sweep = sweep(30_000);
-    judge("parameter blocks", &sweep, &parameters::run(&sweep, &mut |_| {}));
+    judge("parameter blocks", &sweep, &parameters::run(&sweep, &|_| {}));
 }
 
 #[test]
 fn programs_give_the_same_bits_under_every_schedule() {
     let sweep = sweep(60);
-    judge("programs", &sweep, &programs::run_right(&sweep, &mut |_| {}));
+    judge("programs", &sweep, &programs::run_right(&sweep, &|_| {}));
 }
 
 #[test]
 fn wild_programs_end_in_a_result_or_a_report() {
     let sweep = sweep(3_000);
-    judge("wild programs", &sweep, &programs::wild::run(&sweep, &mut |_| {}));
+    judge("wild programs", &sweep, &programs::wild::run(&sweep, &|_| {}));
 }

@@ -19,12 +19,12 @@ const SHORT: usize = 24_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), &mut |_| {});
+    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
     finish(request, "texts", &outcome, sink, 1.0)
 }
 
 /// Parses and decodes changed texts.
-pub fn run(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     let (mut short, mut long): (Vec<_>, Vec<_>) = kda_kernels::all().partition(|desc| desc.ptx.len() < SHORT);
     short.sort_by_key(|desc| desc.entry);
     long.sort_by_key(|desc| desc.entry);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn some_texts_are_taken_and_some_refused() {
-        let outcome = run(&Sweep { seed: 3, cases: 400, only: None }, &mut |_| {});
+        let outcome = run(&Sweep { seed: 3, cases: 400, only: None }, &|_| {});
         assert_eq!(outcome.verdict("texts", 3), Ok(()));
         for name in ["refused", "parsed", "loaded"] {
             assert!(outcome.counts.get(name) > 20, "{name}: {:?}", outcome.counts);

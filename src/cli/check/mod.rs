@@ -52,8 +52,7 @@ fn run_on(
 ) -> Result<Verdict, Stop> {
     let extent = if arguments.full { Extent::Full } else { Extent::Quick };
     let seed = arguments.seed.unwrap_or_else(clock_seed);
-    let request = Request { device, extent, seed };
-    writeln!(streams.out, "{}; {} check, seed {}", request.device.why, request.extent.name(), request.seed)?;
+    writeln!(streams.out, "{}; {} check, seed {seed}", device.why, extent.name())?;
     let mut table = Table::new(&[
         ("operator", Align::Left),
         ("case", Align::Left),
@@ -70,6 +69,8 @@ fn run_on(
     let bar = progress::bar(chosen.len() * STEPS);
     for (index, operator) in chosen.into_iter().enumerate() {
         bar.set_message(operator.name);
+        let progress = |share: f64| bar.set_position(position(index, share));
+        let request = Request { device, extent, seed, progress: &progress };
         let mut measured = 0;
         let mut take = |result: Measured, share: f64| {
             bar.set_position(position(index, share));

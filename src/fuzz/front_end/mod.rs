@@ -39,7 +39,7 @@ const FULL: u64 = 100_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), &mut |_| {});
+    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
     finish(request, "mutants", &outcome, sink, 1.0)?;
     let codes = outcome.counts.0.keys().filter(|name| name.starts_with("KDA")).count();
     match request.extent == Extent::Full && codes < 40 && outcome.cases >= FULL {
@@ -49,7 +49,7 @@ pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// Compiles mutants.
-pub fn run(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     sweep.run(case, progress)
 }
 

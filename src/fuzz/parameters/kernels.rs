@@ -181,7 +181,7 @@ mod tests {
     fn sweep(validate: Prepare) -> crate::fuzz::Outcome {
         let desc = kda_kernels::all().find(|desc| desc.family == "scale_add").expect("the kernel");
         let sweep = Sweep { seed: 9, cases: 400, only: None };
-        sweep.run(|rng, counts| case_of(desc, validate, rng, counts), &mut |_| {})
+        sweep.run(|rng, counts| case_of(desc, validate, rng, counts), &|_| {})
     }
 
     #[test]

@@ -26,7 +26,7 @@ const EXECUTED: u64 = 10_000;
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
     let sweep = Sweep::of(request.seed, request.extent, QUICK, FULL);
-    let outcome = run(&sweep, &mut |_| {});
+    let outcome = run(&sweep, request.progress);
     finish(request, "parameter blocks", &outcome, sink, 1.0)?;
     let executed = outcome.counts.get("executed");
     match request.extent == Extent::Full && sweep.cases >= FULL && executed < EXECUTED {
@@ -36,7 +36,7 @@ pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// Validates blocks, and executes some of those that are accepted.
-pub fn run(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     sweep.run(case, progress)
 }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn blocks_are_refused_accepted_and_executed() {
-        let outcome = run(&Sweep { seed: 4, cases: 3_000, only: None }, &mut |_| {});
+        let outcome = run(&Sweep { seed: 4, cases: 3_000, only: None }, &|_| {});
         assert_eq!(outcome.verdict("parameter blocks", 4), Ok(()));
         for name in ["refused", "accepted", "executed"] {
             assert!(outcome.counts.get(name) > 20, "{name}: {:?}", outcome.counts);

@@ -38,13 +38,13 @@ const STATEMENTS: usize = 160;
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
     let sweep = |which: usize| Sweep::of(request.seed, request.extent, QUICK[which], FULL[which]);
     let mut results = Vec::new();
-    let right = run_right(&sweep(0), &mut |_| {});
+    let right = run_right(&sweep(0), &|share| (request.progress)(0.5 * share));
     results.push(finish(request, "programs", &right, sink, 0.5));
     if request.device.backend == Backend::Cuda {
         let compared = run_on_device(&sweep(1), request.device.executor.as_ref());
-        results.push(finish(request, "programs on the device", &compared, sink, 0.8));
+        results.push(finish(request, "programs on the device", &compared, sink, 0.6));
     }
-    let wild = wild::run(&sweep(2), &mut |_| {});
+    let wild = wild::run(&sweep(2), &|share| (request.progress)(0.6 + 0.4 * share));
     results.push(finish(request, "wild programs", &wild, sink, 1.0));
     if request.extent == Extent::Full && wild.cases >= FULL[2] && wild.counts.get("run to the end") * 20 < wild.cases {
         results.push(Err("fewer than one wild program in twenty ran to its end".to_string()));
@@ -59,7 +59,7 @@ pub fn program(rng: &mut Rng) -> Program {
 }
 
 /// Runs programs under every schedule.
-pub fn run_right(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+pub fn run_right(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     sweep.run(case, progress)
 }
 
@@ -69,7 +69,7 @@ fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let with_text = |what: String| format!("{what}\n{}", program.text);
     let first =
         run::simulate(&program, &program.text, Schedule::RoundRobin, CtaOrder::Forward, seed).map_err(with_text)?;
-    counts.more("results of a thread", program.slots.len() as u64);
+    counts.more("results", program.slots.len() as u64);
     for (index, schedule) in Schedule::ALL.into_iter().enumerate() {
         let order = CTA_ORDERS[(index + seed as usize % 3) % 3];
         let other = run::simulate(&program, &program.text, schedule, order, seed)
@@ -95,7 +95,7 @@ fn run_against(sweep: &Sweep, device: &mut dyn FnMut(&Program) -> Result<Vec<u8>
         let program = program(&mut sweep.random(index));
         let result = run::simulate(&program, &program.text, Schedule::RoundRobin, CtaOrder::Forward, 0)
             .and_then(|simulated| run::compare(&program, &simulated, &device(&program)?));
-        outcome.counts.more("results of a thread", program.slots.len() as u64);
+        outcome.counts.more("results", program.slots.len() as u64);
         if let Err(what) = result {
             outcome.fail(Fault { index, panic: false, what });
         }

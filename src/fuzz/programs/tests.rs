@@ -47,7 +47,7 @@ fn every_form_is_one_that_the_simulator_models() {
 
 #[test]
 fn programs_give_the_same_bits_under_every_schedule() {
-    let outcome = run_right(&Sweep { seed: 2, cases: 12, only: None }, &mut |_| {});
+    let outcome = run_right(&Sweep { seed: 2, cases: 12, only: None }, &|_| {});
     assert_eq!(outcome.verdict("programs", 2), Ok(()));
 }
 

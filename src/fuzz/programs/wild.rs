@@ -15,7 +15,7 @@ const STEPS: u64 = 20_000;
 const BUFFER: u64 = 1 << 16;
 
 /// Runs wild programs.
-pub fn run(sweep: &Sweep, progress: &mut dyn FnMut(f64)) -> Outcome {
+pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     sweep.run(case, progress)
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn some_run_to_the_end_and_some_are_reported() {
-        let outcome = run(&Sweep { seed: 6, cases: 400, only: None }, &mut |_| {});
+        let outcome = run(&Sweep { seed: 6, cases: 400, only: None }, &|_| {});
         assert_eq!(outcome.verdict("wild programs", 6), Ok(()));
         let reports = outcome.counts.0.keys().filter(|name| name.starts_with("KDA3")).count();
         assert!(outcome.counts.get("run to the end") > 20 && reports > 3, "{:?}", outcome.counts);
