@@ -2,8 +2,9 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | which instructions, with which modifiers | [`forms`], [`conversions`](self) |
+//! | which instructions, with which modifiers | [`forms`], `conversions` |
 //! | what warps and CTAs do together | `together` |
+//! | which numbers they read | `input` |
 //! | how they become a program whose results are one | [`generate`](mod@generate) |
 //! | how it runs, here and on a device | [`run`](mod@run) |
 //! | programs that nothing makes right | [`wild`] |
@@ -15,6 +16,7 @@
 mod conversions;
 pub mod forms;
 pub mod generate;
+mod input;
 pub mod run;
 mod together;
 pub mod wild;
