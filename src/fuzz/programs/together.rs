@@ -239,15 +239,13 @@ fn product(writer: &mut Writer) {
         writer.line(format!("cvt.rn.f32.s32 {register}, {register};"));
     };
     // A and B in %r66 and on, C in %r72 and on.
-    let mut next = 66;
-    for _ in 0..a + b {
+    for next in 66..66 + a + b {
         let register = format!("%r{next}");
         small(writer, &register);
         if !pack.is_empty() {
             small(writer, "%r41");
             writer.line(format!("{pack} {register}, {register}, %r41;"));
         }
-        next += 1;
     }
     for index in 72..76 {
         small(writer, &format!("%r{index}"));
