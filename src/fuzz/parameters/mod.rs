@@ -3,13 +3,15 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | blocks of the operator `conv_verify` | [`conv_verify`] |
-//! | blocks of any kernel, from its description alone | [`kernels`] |
-//! | what is made wrong | [`spoil`] |
-//! | how an accepted block runs | [`execute`] |
+//! | blocks of the operator `conv_verify` | `conv_verify` |
+//! | blocks of any kernel, from its description alone | `kernels` |
+//! | what is made wrong | `spoil` |
+//! | how an accepted block runs | `execute` |
+//! | whether it gives what it should | `golden` |
 
 mod conv_verify;
 mod execute;
+mod golden;
 mod kernels;
 mod spoil;
 
@@ -40,7 +42,13 @@ pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
     sweep.run(case, progress)
 }
 
+/// One of so many cases is a call held against the golden model.
+const GOLDEN: usize = 2_000;
+
 fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+    if rng.below(GOLDEN) == 0 {
+        return golden::case(rng, counts);
+    }
     match rng.below(3) {
         0 => kernels::case(rng, counts),
         _ => conv_verify::case(rng, counts),
