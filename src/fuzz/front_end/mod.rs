@@ -140,11 +140,16 @@ mod tests {
 
     #[test]
     fn the_sources_compile_and_load() {
-        for source in SOURCES {
-            let mut counts = Counts::default();
-            judge(&without_prose(source), &mut counts).unwrap();
-            assert!(counts.get("texts loaded") > 0, "{counts:?}\n{source}");
-        }
+        let all = || {
+            for source in SOURCES {
+                let mut counts = Counts::default();
+                judge(&without_prose(source), &mut counts).unwrap();
+                assert!(counts.get("texts loaded") > 0, "{counts:?}\n{source}");
+            }
+        };
+        // The stack of a thread of the Rust compiler; a test has less.
+        let compiler = std::thread::Builder::new().stack_size(8 << 20).spawn(all).unwrap();
+        compiler.join().unwrap();
     }
 
     #[test]
