@@ -68,7 +68,8 @@ fn piece(text: &str, from: usize, fits: impl Fn(char) -> bool) -> Option<std::op
     Some(start..start + length)
 }
 
-fn number(text: &mut String, rng: &mut Rng) {
+/// Another number in place of one.
+pub fn number(text: &mut String, rng: &mut Rng) {
     let at = place(text, rng);
     if let Some(range) = piece(text, at, |c| c.is_ascii_digit()) {
         let other = match rng.below(3) {
@@ -89,7 +90,8 @@ fn word(text: &mut String, donor: &str, rng: &mut Rng) {
     }
 }
 
-fn lines(text: &mut String, donor: &str, rng: &mut Rng) {
+/// A line less, one twice, two in each other's place, or one of the donor.
+pub fn lines(text: &mut String, donor: &str, rng: &mut Rng) {
     let mut all: Vec<&str> = text.lines().collect();
     if all.is_empty() {
         return;

@@ -33,13 +33,7 @@ pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
 type Prepare = fn(&'static KernelDesc, &[Arg], bool) -> Result<PreparedLaunch, LaunchError>;
 
 fn case_of(desc: &'static KernelDesc, validate: Prepare, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    let mut args = draw(desc, rng);
-    for _ in 0..DRAWS {
-        if prepare(desc, &args, false).is_ok() {
-            break;
-        }
-        args = draw(desc, rng);
-    }
+    let mut args = fitting(desc, rng).unwrap_or_else(|| draw(desc, rng));
     for _ in 0..rng.choose(&[0, 1, 1, 1, 2]) {
         let at = rng.below(args.len().max(1));
         if let Some(arg) = args.get_mut(at) {
@@ -91,6 +85,11 @@ fn execute(desc: &'static KernelDesc, args: &[Arg], rng: &mut Rng) -> Result<(),
     }
     let launch = prepare(desc, &placed, false).map_err(|error| format!("refused once it was placed: {error}"))?;
     memory.run(&launch)
+}
+
+/// A block that fits the kernel; `None` if none was drawn.
+pub(in crate::fuzz) fn fitting(desc: &'static KernelDesc, rng: &mut Rng) -> Option<Vec<Arg>> {
+    (0..DRAWS).map(|_| draw(desc, rng)).find(|args| prepare(desc, args, false).is_ok())
 }
 
 /// A block that fits the kernel, or nearly.

@@ -10,9 +10,9 @@
 //! | whether it gives what it should | `golden` |
 
 mod conv_verify;
-mod execute;
+pub(super) mod execute;
 mod golden;
-mod kernels;
+pub(super) mod kernels;
 mod spoil;
 
 use super::{Counts, Outcome, Sweep, finish};

@@ -7,7 +7,7 @@
 //! | which numbers they read | `input` |
 //! | how they become a program whose results are one | [`generate`](mod@generate) |
 //! | how it runs, here and on a device | [`run`](mod@run) |
-//! | programs that nothing makes right | [`wild`] |
+//! | programs that nothing makes right | [`wild`], of shipped kernels `shipped` |
 //!
 //! A program that is right by construction gives the same bits under every schedule and every order of CTAs, without a report.
 //! Where a device is present the same texts run on it and give the bits of the simulator; of approximate instructions, a
@@ -18,6 +18,7 @@ pub mod forms;
 pub mod generate;
 mod input;
 pub mod run;
+mod shipped;
 mod together;
 pub mod wild;
 

@@ -1,8 +1,8 @@
-//! Programs that nothing makes right: instructions of any row with any operands, and right programs with lines changed. The
-//! simulator ends each of them with a result or with a report; it never panics.
+//! Programs that nothing makes right: instructions of any row with any operands, and right programs and shipped kernels with
+//! lines changed. The simulator ends each of them with a result or with a report; it never panics.
 
 use super::generate::GRID;
-use super::program;
+use super::{program, shipped};
 use crate::fuzz::parser::sampled_instruction;
 use crate::fuzz::{Counts, Outcome, Sweep, text};
 use kda_core::exec::ExecError;
@@ -10,7 +10,7 @@ use kda_ref::rng::Rng;
 use kda_sim::{CtaOrder, Launch, Memory, Options, Program, Schedule};
 
 /// Warp instructions after which a program is stopped.
-const STEPS: u64 = 20_000;
+pub(super) const STEPS: u64 = 20_000;
 /// Bytes of the two buffers.
 const BUFFER: u64 = 1 << 16;
 
@@ -20,8 +20,9 @@ pub fn run(sweep: &Sweep, progress: &dyn Fn(f64)) -> Outcome {
 }
 
 fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    let text = match rng.below(3) {
-        0 => changed(rng),
+    let text = match rng.below(5) {
+        0 | 1 => return shipped::case(rng, counts),
+        2 => changed(rng),
         _ => sampled(rng),
     };
     let program = match Program::load(&text) {
