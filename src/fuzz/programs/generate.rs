@@ -92,22 +92,36 @@ pub fn generate(rng: &mut Rng, statements: usize) -> Program {
     }
 }
 
-/// A program of these forms and nothing else.
-pub fn of_forms<'f>(forms: impl Iterator<Item = &'f Form>) -> Program {
-    let mut rng = Rng::new(1);
+/// A program of these forms, one after the other. No result is an operand, so that each form is judged by itself.
+pub fn of_forms<'f>(forms: impl Iterator<Item = &'f Form>, rng: &mut Rng) -> Program {
     let block = BLOCK;
-    let mut writer =
-        Writer { rng: &mut rng, lines: Vec::new(), slots: Vec::new(), labels: 0, depth: 0, together: true, block };
+    let mut writer = Writer { rng, lines: Vec::new(), slots: Vec::new(), labels: 0, depth: 0, together: true, block };
     for form in forms {
-        let (text, destinations) = writer.fill(form);
+        let destinations: Vec<String> = form.dst.iter().enumerate().map(|(index, kind)| aside(*kind, index)).collect();
+        let text = writer.fill(form, &destinations);
         text.lines().for_each(|line| writer.line(line));
         for (kind, destination) in form.dst.iter().zip(&destinations) {
-            writer.keep(*kind, destination, form.closeness, &form.text);
+            writer.keep(*kind, destination, form.closeness, &text.replace('\n', " "));
         }
     }
     let Writer { lines, slots, rng, .. } = writer;
     let input = input(rng);
     Program { text: module(&lines, slots.len(), block), block, shared_bytes: 0, slots, input }
+}
+
+/// A register that no form reads.
+fn aside(kind: Kind, index: usize) -> String {
+    match kind {
+        Kind::P => format!("%p{}", 6 + index),
+        Kind::H | Kind::F16 | Kind::Bf16 => format!("%h{}", 24 + index),
+        Kind::D | Kind::F64 => format!("%rd{}", 32 + index),
+        _ => format!("%r{}", 44 + index),
+    }
+}
+
+/// Registers that a thread reads from the input, in the order of its words.
+pub fn pool() -> impl Iterator<Item = (Kind, String)> {
+    Kind::ALL.into_iter().flat_map(|kind| (0..kind.registers().2).map(move |index| (kind, register(kind, index))))
 }
 
 /// Name of a register of a kind.
@@ -158,7 +172,11 @@ impl Writer<'_> {
     /// One form, perhaps under a guard; its results are stored.
     fn compute(&mut self) {
         let form = &FORMS[self.rng.below(FORMS.len())];
-        let (text, destinations) = self.fill(form);
+        let destinations = match form.closeness {
+            Closeness::Bits => self.destinations(&form.dst),
+            Closeness::Within(..) => vec!["%r42".to_string()],
+        };
+        let text = self.fill(form, &destinations);
         let terminal = form.closeness != Closeness::Bits;
         let guard = match self.rng.below(6) {
             0 if !terminal => Some(format!("@{}{} ", if self.rng.coin() { "!" } else { "" }, self.any(Kind::P))),
@@ -175,14 +193,10 @@ impl Writer<'_> {
         }
     }
 
-    /// The text of a form with registers in place of its operands, and its destinations.
-    fn fill(&mut self, form: &Form) -> (String, Vec<String>) {
+    /// The text of a form with registers in place of its operands.
+    fn fill(&mut self, form: &Form, destinations: &[String]) -> String {
         let mut text = form.text.clone();
-        let destinations = match form.closeness {
-            Closeness::Bits => self.destinations(&form.dst),
-            Closeness::Within(..) => vec!["%r42".to_string()],
-        };
-        for (name, register) in ["{d}", "{e}", "{f}", "{g}"].iter().zip(&destinations) {
+        for (name, register) in ["{d}", "{e}", "{f}", "{g}"].iter().zip(destinations) {
             text = text.replace(name, register);
         }
         for (index, kind) in form.src.iter().enumerate() {
@@ -193,7 +207,7 @@ impl Writer<'_> {
             };
             text = text.replace(&format!("{{{index}}}"), &source);
         }
-        (text, destinations)
+        text
     }
 
     fn constant(&mut self, kind: Kind) -> String {
@@ -326,16 +340,11 @@ fn module(lines: &[String], slots: usize, block: u32) -> String {
          mul.wide.u32 %rd3, %r61, {};\nadd.u64 %rd3, %rd0, %rd3;\nadd.u64 %rd4, %rd1, {combined};\n",
         8 * WORDS
     );
-    let mut word = 0;
-    for kind in Kind::ALL {
-        for index in 0..kind.registers().2 {
-            let register = register(kind, index);
-            prologue.push_str(&match kind {
-                Kind::P => format!("ld.global.u8 %r40, [%rd3+{}];\nsetp.gt.u32 {register}, %r40, 127;\n", 8 * word),
-                _ => format!("ld.global.b{} {register}, [%rd3+{}];\n", kind.bits(), 8 * word),
-            });
-            word += 1;
-        }
+    for (word, (kind, register)) in pool().enumerate() {
+        prologue.push_str(&match kind {
+            Kind::P => format!("ld.global.u8 %r40, [%rd3+{}];\nsetp.gt.u32 {register}, %r40, 127;\n", 8 * word),
+            _ => format!("ld.global.b{} {register}, [%rd3+{}];\n", kind.bits(), 8 * word),
+        });
     }
     for line in prologue.lines().chain(lines.iter().map(String::as_str)) {
         out.push_str(if line.ends_with(':') { "" } else { "    " });

@@ -1,12 +1,12 @@
 //! Numbers that programs read and constants in their text: any bits, and those at which arithmetic turns over.
 
 use super::forms::Kind;
-use super::generate::{BLOCK, GRID, WORDS};
+use super::generate::{BLOCK, GRID, WORDS, pool};
 use kda_ref::rng::Rng;
 
 /// What the program reads: for each register of each thread a word of its kind.
 pub(super) fn input(rng: &mut Rng) -> Vec<u8> {
-    let kinds: Vec<Kind> = Kind::ALL.iter().flat_map(|kind| vec![*kind; kind.registers().2]).collect();
+    let kinds: Vec<Kind> = pool().map(|(kind, _)| kind).collect();
     let mut out = Vec::new();
     for _ in 0..BLOCK * GRID {
         for index in 0..WORDS {

@@ -1,7 +1,7 @@
 //! A program in the simulator, on a device, and how the two compare.
 
 use super::forms::{Closeness, Kind};
-use super::generate::{COMBINED, GRID, Program};
+use super::generate::{COMBINED, GRID, Program, WORDS, pool};
 use kda_core::desc::{Protocol, SourceLocation, content_hash};
 use kda_core::exec::{ExecError, Executor, Stream};
 use kda_core::{Arch, Expr, IsaVersion, KernelDesc, ParamDesc, ParamKind, PreparedLaunch};
@@ -90,13 +90,21 @@ fn describe(program: &Program, ptx: &'static str) -> &'static KernelDesc {
     }))
 }
 
-/// Whether a device's output is that of the simulator; the first slot that is not, with what computed it.
+/// Whether a device's output is that of the simulator; what differs first if it is not.
 pub fn compare(program: &Program, simulated: &[u8], device: &[u8]) -> Result<(), String> {
+    match differences(program, simulated, device).into_iter().next() {
+        Some(first) => Err(first),
+        None => Ok(()),
+    }
+}
+
+/// Every slot in which two outputs differ, with what computed it, and the input of the first thread that differs.
+pub fn differences(program: &Program, simulated: &[u8], device: &[u8]) -> Vec<String> {
     if simulated.len() != device.len() {
-        return Err(format!("{} bytes and {} bytes", simulated.len(), device.len()));
+        return vec![format!("{} bytes and {} bytes", simulated.len(), device.len())];
     }
     let threads = program.threads();
-    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap_or_default());
+    let mut found = Vec::new();
     for (index, slot) in program.slots.iter().enumerate() {
         let differs = |thread: &usize| {
             let at = index * threads + thread;
@@ -105,20 +113,37 @@ pub fn compare(program: &Program, simulated: &[u8], device: &[u8]) -> Result<(),
         let wrong: Vec<usize> = (0..threads).filter(differs).collect();
         if let Some(thread) = wrong.first() {
             let at = index * threads + thread;
-            return Err(format!(
-                "slot {index} of {} threads, thread {thread} first: {:016x} in the simulator, {:016x} on the device; {}",
+            found.push(format!(
+                "slot {index} of {} threads, thread {thread} first: {:x} in the simulator, {:x} on the device; {}; {}",
                 wrong.len(),
                 word(simulated, at),
                 word(device, at),
-                slot.text
+                slot.text,
+                operands(program, &slot.text, *thread)
             ));
         }
     }
     let combined = simulated.len() - COMBINED as usize;
-    match simulated[combined..] == device[combined..] {
-        true => Ok(()),
-        false => Err("what atomics of all CTAs combined differs".to_string()),
+    if simulated[combined..] != device[combined..] {
+        found.push("what atomics of all CTAs combined differs".to_string());
     }
+    found
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes[8 * at..8 * at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// What the registers of a line held at first.
+fn operands(program: &Program, text: &str, thread: usize) -> String {
+    let named = |register: &str| text.split([' ', ',', ';', '{', '}', '|', '!', '@']).any(|piece| piece == register);
+    let row = thread * WORDS;
+    let held = pool().enumerate().filter(|(_, (_, register))| named(register));
+    let held = held.map(|(index, (kind, register))| {
+        let bits = word(&program.input, row + index) & (u64::MAX >> (64 - kind.bits().max(8)));
+        format!("{register} = {bits:x}")
+    });
+    format!("at first {}", held.collect::<Vec<_>>().join(", "))
 }
 
 /// Whether two results of a kind are near enough.

@@ -37,7 +37,7 @@ fn every_form_is_one_that_the_simulator_models() {
     let wrong: Vec<String> = forms::FORMS
         .iter()
         .filter_map(|form| {
-            let program = generate::of_forms(std::iter::once(form));
+            let program = generate::of_forms(std::iter::once(form), &mut Rng::new(1));
             let loaded = kda_sim::Program::load(&program.text);
             loaded.err().map(|error| format!("{}: {error}", form.text))
         })
@@ -91,12 +91,27 @@ fn a_wrong_operation_is_seen() {
 fn a_device_that_agrees_passes_and_one_that_does_not_fails() {
     let sweep = Sweep { seed: 5, cases: 6, only: None };
     let run = |program: &Program, text: &str| run::simulate(program, text, Schedule::Random, CtaOrder::Reverse, 1);
-    let good = run_against(&sweep, &mut |program| run(program, &program.text));
+    let good = run_against(&sweep, program, &mut |program| run(program, &program.text));
     assert_eq!(good.verdict("programs on the device", 5), Ok(()));
-    let bad = run_against(&sweep, &mut |program| run(program, &program.text.replace("xor.b32", "or.b32")));
+    let bad = run_against(&sweep, program, &mut |program| run(program, &program.text.replace("xor.b32", "or.b32")));
     assert!(bad.failed > 0, "{bad:?}");
     let executor = kda_runtime::executor::sim::SimExecutor::default();
     assert_eq!(run_on_device(&sweep, &executor).verdict("programs on the device", 5), Ok(()));
+}
+
+/// A form that a device takes for another is named, with its operands, and no other is.
+#[test]
+fn every_wrong_form_is_named() {
+    let sweep = Sweep { seed: 6, cases: 1, only: None };
+    let run = |program: &Program, text: &str| run::simulate(program, text, Schedule::Random, CtaOrder::Reverse, 1);
+    let good = run_against(&sweep, every_form, &mut |program| run(program, &program.text));
+    assert_eq!(good.verdict("forms", 6), Ok(()));
+    let wrong = |text: &str| text.replace(" fma.rz.f64 ", " fma.rn.f64 ").replace(" max.s16 ", " max.u16 ");
+    let bad = run_against(&sweep, every_form, &mut |program| run(program, &wrong(&program.text)));
+    let words = &bad.faults[0].what;
+    assert!(words.contains("; fma.rz.f64 ") && words.contains("; max.s16 ") && words.contains("at first %"), "{words}");
+    // `max.s16` stands in front of quotients too.
+    assert!(words.lines().all(|line| line.contains("fma.rz.f64") || line.contains("max.s16")), "{words}");
 }
 
 /// With an assembler at hand: it takes every form and every program.
@@ -117,8 +132,9 @@ fn the_assembler_takes_every_form_and_every_program() {
         });
         assert!(assembled, "{}", named.collect::<Vec<_>>().join("\n"));
     };
-    assemble(&generate::of_forms(forms::FORMS.iter()).text);
-    for index in 0..30 {
-        assemble(&program(&mut Sweep { seed: 7, cases: 1, only: None }.random(index)).text);
+    assemble(&every_form(&mut Rng::new(1)).text);
+    let sweep = Sweep::new(7, 50);
+    for index in 0..sweep.cases {
+        assemble(&program(&mut sweep.random(index)).text);
     }
 }
