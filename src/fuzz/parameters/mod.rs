@@ -27,11 +27,10 @@ const EXECUTED: u64 = 10_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let sweep = Sweep::of(request.seed, request.extent, QUICK, FULL);
-    let outcome = run(&sweep, request.progress);
+    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
     finish(request, "parameter blocks", &outcome, sink, 1.0)?;
     let executed = outcome.counts.get("executed");
-    match request.extent == Extent::Full && sweep.cases >= FULL && executed < EXECUTED {
+    match request.extent == Extent::Full && outcome.cases >= FULL && executed < EXECUTED {
         true => Err(format!("only {executed} blocks were executed; at least {EXECUTED} are needed")),
         false => Ok(()),
     }
