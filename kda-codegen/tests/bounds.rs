@@ -72,3 +72,44 @@ fn nesting_is_bounded() {
         }
     }
 }
+
+/// Numbers at the edges of their types, in every place that takes one: an error or a kernel.
+#[test]
+fn numbers_of_any_size_are_compiled_or_refused() {
+    let bodies = [
+        "let v = y.at([N]).load_v::<2>();",
+        "let v = y.at([0]).load_v::<N>();",
+        "y.at([N]).store(n);",
+        "let z = n << N;",
+        "let z = n + N;",
+        "let z = shfl(n, N);",
+        "let a = from_fn::<N>(|i| n);",
+        "let a = [n; N];",
+        "for i in 0..N { y.at([i]).store(n); }",
+        "for i in (0..n).step_by(N) { y.at([i]).store(n); }",
+        "#[unroll] for i in N..N { y.at([i]).store(n); }",
+        "let t = smem::<f32, Shape<N>>(); t[[tid]] = 1.0;",
+        "let t = smem::<f32, Shape<N, N>>(); t[[tid, N]] = 1.0;",
+        "let t = smem::<f32, Shape<4, 4>, Swizzle<N>>();",
+        "let f = frag::<bf16, N, N>();",
+        "nanosleep(N);",
+    ];
+    let numbers = ["0", "1", "3", "255", "65536", "2147483647", "2147483648", "4294967295", "4294967296"];
+    let large = ["9223372036854775807", "9223372036854775808", "18446744073709551615", "0x7fff_ffff_ffff_ffff_ffff"];
+    let (mut compiled, mut refused) = (0, 0);
+    for body in bodies {
+        for number in numbers.into_iter().chain(large) {
+            match compile(&kernel("", &body.replace('N', number))) {
+                Ok(()) => compiled += 1,
+                Err(errors) => refused += usize::from(!errors.is_empty()),
+            }
+            let attributes = format!(
+                "#[kernels(arch = sm_90)] mod family {{ #[kernel(block = {number}, grid = {number})] \
+                 fn k(#[dims({number})] y: GlobalMut<u32>, n: u32) {{ {} }} }}",
+                body.replace('N', "4")
+            );
+            refused += usize::from(compile(&attributes).is_err());
+        }
+    }
+    assert!(compiled > 20 && refused > 100, "{compiled} compile, {refused} are refused");
+}

@@ -5,7 +5,7 @@ use kda_ref::rng::Rng;
 use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
 /// What stands in place of a literal.
-const LITERALS: [&str; 14] = [
+const LITERALS: [&str; 20] = [
     "0",
     "1",
     "2",
@@ -17,6 +17,12 @@ const LITERALS: [&str; 14] = [
     "4096",
     "4294967295",
     "4294967296",
+    "16",
+    "256",
+    "65536",
+    "2147483648",
+    "9223372036854775807",
+    "18446744073709551615",
     "1.5",
     "0x7fff_ffff_ffff_ffff_ffff",
     "true",
@@ -69,7 +75,9 @@ fn change(tokens: TokenStream, at: &mut isize, rng: &mut Rng, donors: &[TokenTre
             other => other,
         };
         if here {
-            match rng.below(20) {
+            // A number is as often one at which arithmetic turns over.
+            let number = matches!(token, TokenTree::Literal(_)) && rng.coin();
+            match if number { 6 } else { rng.below(20) } {
                 8.. => {
                     let same = |t: &&TokenTree| std::mem::discriminant(*t) == std::mem::discriminant(&token);
                     let alike: Vec<&TokenTree> = donors.iter().filter(same).collect();
