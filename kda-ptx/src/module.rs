@@ -142,7 +142,7 @@ impl Entry {
         let mut counts = [0u32; 5];
         let mut note = |reg: Reg, _: Role| {
             let slot = &mut counts[Class::ALL.iter().position(|c| *c == reg.class).unwrap_or(0)];
-            *slot = (*slot).max(reg.index + 1);
+            *slot = (*slot).max(reg.index.saturating_add(1));
         };
         for statement in &self.body {
             if let Statement::Inst { guard, inst } = statement {

@@ -1,6 +1,6 @@
 //! Numbers at the edges of their types, wherever a text may have them: an error or a program, never a panic.
 
-use kda_sim::Program;
+use kda_sim::{Launch, Memory, Options, Program, run};
 
 fn module(params: &str, body: &str) -> String {
     format!(
@@ -64,4 +64,27 @@ fn parameters_past_32_bits_are_decoded_or_refused() {
         let program = Program::load(&module(&params(count), "    ld.param.u64 %rd0, [p0];")).expect("a program");
         assert_eq!(u64::from(program.param_bytes), (count as u64 * (16 << 20)).min(u64::from(u32::MAX)), "{count}");
     }
+}
+
+/// A warp holds the registers that are used, however many are declared.
+#[test]
+fn declared_registers_cost_nothing() {
+    let text = module(
+        "    .param .u64 x",
+        "    mov.u32 %r3, %tid.x;\n    setp.ge.u32 %p3, %r3, 5;\n    cvt.u64.u32 %rd3, %r3;",
+    );
+    let mut many = text.replace("<4>", "<1048576>");
+    many = many.replace(".reg .pred", ".reg .b128 %rq<1048576>;\n    .reg .pred");
+    let start = std::time::Instant::now();
+    let launch = Launch::new([8, 1, 1], 1024, &[0; 8]);
+    let stats =
+        |text: &str| run(&Program::load(text).unwrap(), &launch, &mut Memory::new(), &Options::default()).unwrap();
+    assert_eq!(stats(&text), stats(&many));
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    // One past what is declared, and the last that a name can have.
+    for register in ["%r4", "%r4294967295", "%p4294967295", "%rd4294967295"] {
+        let body = text.replace("%r3, 5", &format!("{register}, 5"));
+        assert!(Program::load(&body).is_err(), "{register}");
+    }
+    assert!(Program::load(&many.replace("%r3", "%r1048575")).is_err());
 }
