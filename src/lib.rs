@@ -9,6 +9,7 @@
 //! | does every operator give the right answer | [`checks`] |
 //! | does the simulator compute what a device computes | [`diff`] |
 //! | would a missing synchronisation be noticed | [`mutate`] |
+//! | what holds of anything that a user hands over | [`fuzz`] |
 //! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
@@ -16,6 +17,7 @@
 pub mod assembler;
 pub mod checks;
 pub mod diff;
+pub mod fuzz;
 pub mod mutate;
 pub mod registry;
 

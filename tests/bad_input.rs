@@ -166,6 +166,32 @@ fn null_and_misaligned_pointers() {
 }
 
 #[test]
+fn a_null_index_that_would_make_negative_indices_live() {
+    for null in [-2, -7, i32::MIN] {
+        refused(&|p| p.null = null, &[&format!("`null` is {null}; -1 is needed, or 0")]);
+    }
+}
+
+#[test]
+fn strides_past_128_bits_of_bytes() {
+    for Argument { name, of, .. } in arguments() {
+        for stride in [u64::MAX, 1 << 63] {
+            let spoil = |p: &mut Problem| {
+                let tensor = of(p);
+                *tensor = restrided(tensor, 0, stride);
+                tensor.bytes = u64::MAX;
+            };
+            let rows =
+                of(&mut Call::new(Device::simulator(&SimExecutor::default()), &good_case()).expect("memory").problem)
+                    .shape()[0];
+            if rows > 1 {
+                refused(&spoil, &[&format!("`{name}`")]);
+            }
+        }
+    }
+}
+
+#[test]
 fn wrong_sizes() {
     let (n, t, ..) = SIZES;
     let cases: [(Spoil, &[&str]); 17] = [

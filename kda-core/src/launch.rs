@@ -63,14 +63,15 @@ impl TensorArg {
         &self.strides[..self.rank as usize]
     }
 
-    /// Bytes from element 0 to the end of the last element; 0 if an axis is empty.
+    /// Bytes from element 0 to the end of the last element; 0 if an axis is empty. What is past 128 bits is the largest
+    /// number of 128 bits: more than any memory.
     pub fn extent_bytes(&self) -> u128 {
         if self.shape().contains(&0) {
             return 0;
         }
-        let last: u128 =
-            self.shape().iter().zip(self.strides()).map(|(&n, &s)| u128::from(n - 1) * u128::from(s)).sum();
-        (last + 1) * u128::from(self.elem.bytes())
+        let steps = self.shape().iter().zip(self.strides()).map(|(&n, &s)| u128::from(n - 1) * u128::from(s));
+        let last = steps.fold(0u128, u128::saturating_add);
+        last.saturating_add(1).saturating_mul(u128::from(self.elem.bytes()))
     }
 }
 

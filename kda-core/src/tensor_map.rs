@@ -130,7 +130,12 @@ impl TensorMapArg {
             let size = self.tensor.shape()[outer];
             // Sizes run from 1 to 2^32.
             out[16 + 4 * axis..20 + 4 * axis].copy_from_slice(&((size - 1) as u32).to_le_bytes());
-            let stride = if axis == 0 { bytes } else { self.tensor.strides()[outer] * bytes };
+            let stride = match (axis, size) {
+                (0, _) => bytes,
+                // An axis that is never stepped along has any stride; its pitch is the least that a map can have.
+                (_, 1) => 16,
+                _ => self.tensor.strides()[outer] * bytes,
+            };
             out[40 + 8 * axis..48 + 8 * axis].copy_from_slice(&stride.to_le_bytes());
             out[80 + 2 * axis..82 + 2 * axis].copy_from_slice(&(self.param.tile[outer] as u16).to_le_bytes());
         }
@@ -211,5 +216,11 @@ mod tests {
         );
         assert_eq!(map.swizzle, Swizzle::B128);
         assert_eq!(DecodedMap::decode(&[0; 128]), None);
+        // One row, or one of anything but the innermost axis: its stride does not matter.
+        for stride in [0, 31, 200, u64::MAX] {
+            let row = TensorArg::strided(0x7f00_0000_1000, 1 << 20, Elem::BF16, &[1, 200], &[stride, 1]).unwrap();
+            let map = DecodedMap::decode(&TensorMapArg { param, tensor: row, offset: 0 }.encode()).unwrap();
+            assert_eq!((&map.sizes[..2], &map.strides[..2]), (&[200, 1][..], &[2, 16][..]), "{stride}");
+        }
     }
 }

@@ -109,9 +109,9 @@ impl Statement {
 }
 
 impl Param {
-    /// Size in bytes.
+    /// Size in bytes; what is past 32 bits is the largest number of 32 bits.
     pub fn bytes(&self) -> u32 {
-        self.ty.bytes() * self.array.unwrap_or(1)
+        self.ty.bytes().saturating_mul(self.array.unwrap_or(1))
     }
 
     /// Alignment in bytes.
@@ -121,15 +121,16 @@ impl Param {
 }
 
 impl Entry {
-    /// Byte offsets of the parameters and the size of the block.
+    /// Byte offsets of the parameters and the size of the block. What is past 32 bits is the largest number of 32 bits: more
+    /// than any launch has.
     pub fn param_offsets(&self) -> (Vec<u32>, u32) {
         let mut end = 0u32;
         let offsets = self
             .params
             .iter()
             .map(|p| {
-                let start = end.next_multiple_of(p.alignment().max(1));
-                end = start + p.bytes();
+                let start = end.checked_next_multiple_of(p.alignment().max(1)).unwrap_or(u32::MAX);
+                end = start.saturating_add(p.bytes());
                 start
             })
             .collect();
@@ -141,7 +142,7 @@ impl Entry {
         let mut counts = [0u32; 5];
         let mut note = |reg: Reg, _: Role| {
             let slot = &mut counts[Class::ALL.iter().position(|c| *c == reg.class).unwrap_or(0)];
-            *slot = (*slot).max(reg.index + 1);
+            *slot = (*slot).max(reg.index.saturating_add(1));
         };
         for statement in &self.body {
             if let Statement::Inst { guard, inst } = statement {

@@ -60,6 +60,8 @@ pub struct Request<'r> {
     pub extent: Extent,
     /// Seed of the inputs.
     pub seed: u64,
+    /// Takes the share of an operator's work that is done, between results.
+    pub progress: &'r dyn Fn(f64),
 }
 
 /// One output over the problems of one case, compared with the golden model.

@@ -118,7 +118,10 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
     match command {
-        Command::Check(arguments) => check::run(&arguments, &kda::checks::operators(), streams),
+        Command::Check(arguments) => {
+            let all = [kda::checks::operators(), kda::fuzz::operators()].concat();
+            check::run(&arguments, &all, streams)
+        }
         Command::Replay(arguments) => replay::run(&arguments, &kda::checks::operators(), streams),
         Command::List(arguments) => list::run(&arguments, &kernels(), streams),
         Command::Ptx(arguments) => ptx::run(&arguments, &kernels(), streams),

@@ -26,7 +26,7 @@ impl Specialiser<'_> {
 
     /// Proves that `lanes` elements from here are one aligned vector, and notes what the base must satisfy.
     fn prove_vector(&mut self, view: &GlobalView, lanes: u64, site: Site<'_>) -> Result<()> {
-        let bytes = lanes * u64::from(view.elem.bytes());
+        let bytes = lanes.saturating_mul(view.elem.bytes().into());
         if lanes == 1 {
             self.align_base(view, view.elem.bytes());
             return Ok(());

@@ -195,7 +195,7 @@ impl Specialiser<'_> {
             let message = format!("{} axes are open; an access needs one element", view.axes.len());
             return Err(Diagnostic::new(455, site, message).help("give an index for every axis"));
         }
-        let bytes = lanes * u64::from(view.elem.bytes());
+        let bytes = lanes.saturating_mul(view.elem.bytes().into());
         if lanes > 1 && (!matches!(lanes, 2 | 4 | 8) || bytes > 16 || (lanes == 8 && view.elem.bytes() != 2)) {
             return Err(Diagnostic::new(451, site, format!("a vector of {lanes} {}", view.elem))
                 .help("2 or 4 elements of at most 16 bytes in all are possible, and 8 of 16 bits"));

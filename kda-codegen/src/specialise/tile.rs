@@ -53,7 +53,7 @@ pub struct TileView {
 impl TileView {
     /// Bytes of one stage.
     pub fn stage_bytes(&self) -> u64 {
-        self.rows * self.columns * u64::from(self.elem.bytes())
+        self.rows.saturating_mul(self.columns).saturating_mul(self.elem.bytes().into())
     }
 
     /// Rows and columns, as the source counts them.
@@ -78,7 +78,7 @@ impl TileView {
 
     /// Bytes of a row within a panel.
     pub fn span(&self) -> u64 {
-        let row = self.columns * u64::from(self.elem.bytes());
+        let row = self.columns.saturating_mul(self.elem.bytes().into());
         self.swizzle.span().map_or(row, |site| row.min(site.into()))
     }
 
@@ -117,7 +117,7 @@ impl Specialiser<'_> {
             negated: false,
             slot: None,
         };
-        let row = columns * u64::from(elem.bytes());
+        let row = columns.saturating_mul(elem.bytes().into());
         if !row.is_multiple_of(view.span().max(1)) || !view.stage_bytes().is_multiple_of(u64::from(ALIGN)) && stages > 1
         {
             let message = format!("`{name}`: rows of {row} bytes, {} bytes a stage", view.stage_bytes());

@@ -198,7 +198,7 @@ impl Specialiser<'_> {
     }
 
     fn check_vector(&self, element: &TileElement, lanes: u64, site: Site<'_>) -> Result<()> {
-        let bytes = lanes * u64::from(element.tile.elem.bytes());
+        let bytes = lanes.saturating_mul(element.tile.elem.bytes().into());
         if lanes > 1 && (!matches!(lanes, 2 | 4 | 8) || bytes > 16 || (lanes == 8 && bytes != 16)) {
             return Err(Diagnostic::new(451, site, format!("a vector of {lanes} {}", element.tile.elem))
                 .help("2 or 4 elements of at most 16 bytes in all are possible, and 8 of 16 bits"));

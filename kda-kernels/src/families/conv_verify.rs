@@ -31,6 +31,7 @@ pub mod conv_verify {
         skip_if(LONG && (FLAT || CTAS == 2))
     )]
     #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
+    #[requires(null >= -1)]
     #[requires(lines <= MOST_SLOTS, slots <= MOST_SLOTS, snapshot_len <= MOST_SLOTS)]
     #[requires(state_rows == 0 || (state_steps >= tokens && (by_batch && state_rows >= n_req || !by_batch && state_rows >= snapshot_len)))]
     #[requires(window_rows == 0 || (window_steps >= tokens && window_rows >= snapshot_len))]

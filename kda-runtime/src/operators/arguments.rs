@@ -95,7 +95,7 @@ impl<'a> Argument<'a> {
             if u128::from(stride) < span {
                 return Err(self.layout("elements with addresses of their own are needed, as they are written".into()));
             }
-            span += u128::from(size - 1) * u128::from(stride);
+            span = span.saturating_add(u128::from(size - 1) * u128::from(stride));
         }
         Ok(())
     }
@@ -112,9 +112,9 @@ impl<'a> Argument<'a> {
         if !t.ptr.is_multiple_of(align) {
             return Err(OpError::Misaligned { op, param, given: t.ptr, needed: align });
         }
-        // What is past 64 bits is past any memory.
-        let needed = u64::try_from(t.extent_bytes()).unwrap_or(u64::MAX);
-        if needed > t.bytes {
+        if t.extent_bytes() > u128::from(t.bytes) {
+            // What is past 64 bits is past any memory.
+            let needed = u64::try_from(t.extent_bytes()).unwrap_or(u64::MAX);
             let (shape, strides) = (t.shape().to_vec(), t.strides().to_vec());
             return Err(OpError::TooFewBytes { op, param, given: t.bytes, needed, shape, strides });
         }

@@ -149,6 +149,18 @@ pub enum OpError {
         /// Given strides, elements.
         strides: Vec<u64>,
     },
+    /// A scalar outside its range.
+    #[error("{op}: `{param}` is {given}; {needed}")]
+    Scalar {
+        /// Operator.
+        op: &'static str,
+        /// Scalar.
+        param: &'static str,
+        /// Given value.
+        given: i64,
+        /// What is needed and why.
+        needed: &'static str,
+    },
     /// A forced variant that this problem cannot run on, or that does not exist.
     #[error("{op}: variant `{variant}` cannot run this problem: {why}")]
     Forced {

@@ -195,7 +195,12 @@ pub fn convert(a: u64, conversion: Conversion, register: u32) -> u64 {
             let round = conversion.round.unwrap_or(Round::Rzi);
             let (low, high) = integer_range(to);
             let rounded = integral(value, round);
-            let value = if rounded.is_nan() { 0 } else { (rounded as i128).clamp(low, high) };
+            let value = match rounded.is_nan() {
+                false => (rounded as i128).clamp(low, high),
+                // Of a NaN in or to 64 bits the highest bit alone: MININT of a signed type.
+                true if from == Type::F64 || to.bytes() == 8 => 1 << (to.bytes() * 8 - 1),
+                true => 0,
+            };
             integer_bits(value, to, register)
         }
         (true, true) => between_floats(a, conversion),

@@ -155,7 +155,23 @@ impl Decoder<'_> {
                 lane_fn!(|a: u32, b: u32, c: u64| ((i64::from(a as i32) * i64::from(b as i32)) as u64).wrapping_add(c))
             }
             (U64 | S64, Half::Lo) => lane_fn!(|a: u64, b: u64, c: u64| a.wrapping_mul(b).wrapping_add(c)),
+            (U64, Half::Hi) => {
+                lane_fn!(|a: u64, b: u64, c: u64| (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c))
+            }
+            (S64, Half::Hi) => {
+                lane_fn!(|a: u64, b: u64, c: u64| {
+                    (((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64).wrapping_add(c)
+                })
+            }
             (U16 | S16, Half::Lo) => lane_fn!(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c) & H),
+            (U16, Half::Hi) => {
+                lane_fn!(|a: u32, b: u32, c: u32| ((a & H).wrapping_mul(b & H) >> 16).wrapping_add(c) & H)
+            }
+            (S16, Half::Hi) => {
+                lane_fn!(|a: u32, b: u32, c: u32| {
+                    ((sx16(a).wrapping_mul(sx16(b)) >> 16) as u32).wrapping_add(c) & H
+                })
+            }
             (U16, Half::Wide) => lane_fn!(|a: u32, b: u32, c: u32| (a & H).wrapping_mul(b & H).wrapping_add(c)),
             (S16, Half::Wide) => {
                 lane_fn!(|a: u32, b: u32, c: u32| (sx16(a).wrapping_mul(sx16(b)) as u32).wrapping_add(c))

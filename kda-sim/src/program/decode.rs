@@ -170,8 +170,9 @@ impl Semantics for Decoder<'_> {
             let Base::Symbol(name) = &i.address.base else {
                 return Err(self.unsupported("ld.param through a register"));
             };
-            let offset = i64::from(self.param(name)?) + i.address.offset;
-            let end = offset + i64::from(elements.bytes) * i64::from(elements.count);
+            // What is past 64 bits is past any parameter block.
+            let offset = i64::from(self.param(name)?).saturating_add(i.address.offset);
+            let end = offset.saturating_add(i64::from(elements.bytes) * i64::from(elements.count));
             let size = self.entry.param_offsets().1;
             if offset < 0 || end > i64::from(size) {
                 return Err(

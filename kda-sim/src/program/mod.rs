@@ -226,7 +226,7 @@ impl<'a> Decoder<'a> {
             details: Details::default(),
             uses: Uses::default(),
             source: SourceMap::new(&module.files),
-            operands: Operands::new(entry.registers),
+            operands: Operands::new(entry.registers, entry.count_registers()),
             vector,
         }
     }

@@ -13,6 +13,8 @@ type Result<T> = std::result::Result<T, LoadError>;
 /// Register files while they grow by constants.
 pub(crate) struct Operands {
     declared: [u32; 5],
+    /// Of the declared registers those up to the last that is used: what a warp holds.
+    used: [u32; 5],
     b32: Vec<Option<u32>>,
     b64: Vec<Option<u64>>,
     constants32: HashMap<u32, u16>,
@@ -20,12 +22,17 @@ pub(crate) struct Operands {
     hidden: HashMap<Hidden, u16>,
 }
 
+/// Most registers of a file.
+const MOST: u32 = 30_000;
+
 impl Operands {
-    pub fn new(declared: [u32; 5]) -> Operands {
+    pub fn new(declared: [u32; 5], counted: [u32; 5]) -> Operands {
+        let used: [u32; 5] = std::array::from_fn(|class| counted[class].min(declared[class]).min(MOST));
         Operands {
             declared,
-            b32: vec![None; (declared[1] + declared[2]) as usize],
-            b64: vec![None; declared[3] as usize],
+            used,
+            b32: vec![None; (used[1] + used[2]) as usize],
+            b64: vec![None; used[3] as usize],
             constants32: HashMap::new(),
             constants64: HashMap::new(),
             hidden: HashMap::new(),
@@ -33,7 +40,7 @@ impl Operands {
     }
 
     pub fn into_registers(self) -> (Registers, Vec<(Hidden, u16)>) {
-        let predicates = self.declared[0] as usize;
+        let predicates = self.used[0] as usize;
         let undefined = |defined: bool| if defined { 0 } else { FULL };
         let registers = Registers {
             undef32: self.b32.iter().map(|v| undefined(v.is_some())).collect(),
@@ -87,9 +94,9 @@ impl Decoder<'_> {
             let register = format!("{}{}", reg.class.prefix(), reg.index);
             return Err(LoadError::Register { line: self.line, register, declared });
         }
-        let first = if reg.class == Class::B32 { self.operands.declared[1] } else { 0 };
+        let first = if reg.class == Class::B32 { self.operands.used[1] } else { 0 };
         // One file holds 16- and 32-bit registers, and constants after them.
-        if reg.class == Class::B128 || first + reg.index >= 30_000 {
+        if reg.class == Class::B128 || first + reg.index >= MOST {
             return Err(self.unsupported(&format!("register {}{}", reg.class.prefix(), reg.index)));
         }
         Ok((first + reg.index) as u16)

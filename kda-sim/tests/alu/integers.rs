@@ -36,6 +36,21 @@ fn integers() {
     check64("mul.lo.u64", ab, |a, b, _| a.wrapping_mul(b));
     check64("mul.hi.u64", ab, |a, b, _| ((u128::from(a) * u128::from(b)) >> 64) as u64);
     check64("mul.hi.s64", ab, |a, b, _| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64);
+    check64("mad.hi.u64", "%rd10, %rd11, %rd12", |a, b, c| {
+        (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
+    });
+    check64("mad.hi.s64", "%rd10, %rd11, %rd12", |a, b, c| {
+        (((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64).wrapping_add(c)
+    });
+    let wide16 = |op: &str| format!("{op} %h20, %h10, %h11, %h12;\n    cvt.u64.u16 %rd20, %h20;");
+    check(&wide16("mad.hi.u16"), |a, b, c| {
+        let high = (u32::from(a as u16) * u32::from(b as u16)) >> 16;
+        u64::from((high as u16).wrapping_add(c as u16))
+    });
+    check(&wide16("mad.hi.s16"), |a, b, c| {
+        let high = (i32::from(a as i16) * i32::from(b as i16)) >> 16;
+        u64::from((high as u16).wrapping_add(c as u16))
+    });
     check64("mad.lo.u64", "%rd10, %rd11, %rd12", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
     check64("div.u64", ab, |a, b, _| a.checked_div(b).unwrap_or(u64::MAX));
     check64("rem.s64", ab, |a, b, _| if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 });

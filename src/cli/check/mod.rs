@@ -62,9 +62,8 @@ fn run_on(
 ) -> Result<Verdict, Stop> {
     let extent = if arguments.full { Extent::Full } else { Extent::Quick };
     let seed = arguments.seed.unwrap_or_else(clock_seed);
-    let request = Request { device, extent, seed };
-    let kind = if arguments.diff { "simulator against device" } else { request.extent.name() };
-    writeln!(streams.out, "{}; {kind} check, seed {}", request.device.why, request.seed)?;
+    let kind = if arguments.diff { "simulator against device" } else { extent.name() };
+    writeln!(streams.out, "{}; {kind} check, seed {seed}", device.why)?;
     let mut table = Table::new(&[
         ("operator", Align::Left),
         ("case", Align::Left),
@@ -81,6 +80,8 @@ fn run_on(
     let bar = progress::bar(chosen.len() * STEPS);
     for (index, operator) in chosen.into_iter().enumerate() {
         bar.set_message(operator.name);
+        let progress = |share: f64| bar.set_position(position(index, share));
+        let request = Request { device, extent, seed, progress: &progress };
         let mut measured = 0;
         let mut take = |result: Measured, share: f64| {
             bar.set_position(position(index, share));

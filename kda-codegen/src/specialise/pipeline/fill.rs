@@ -125,7 +125,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(156, from_site, format!("`{name}` copies from a global view")));
         };
         self.own(to, site)?;
-        let bytes = lanes * u64::from(to.elem.bytes());
+        let bytes = lanes.saturating_mul(to.elem.bytes().into());
         self.check_async(to, &from, lanes, bytes, site)?;
         self.note_generic(from.param, site);
         let mut size = None;

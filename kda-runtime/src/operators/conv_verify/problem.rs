@@ -81,7 +81,7 @@ pub struct Problem {
 impl Problem {
     /// Bytes of the workspace for `n` requests and `heads` q/k heads.
     pub const fn workspace_bytes(n: u64, heads: u64) -> u64 {
-        n * heads * 4
+        n.saturating_mul(heads).saturating_mul(4)
     }
 
     /// Number of (request, value head) pairs: the parallelism of a call.

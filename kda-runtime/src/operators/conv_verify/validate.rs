@@ -39,6 +39,10 @@ pub(super) fn validate(p: &Problem) -> Result<bool, OpError> {
     for axis in 0..3 {
         b.at_most(axis, MOST, WHY_COUNT)?;
     }
+    if p.null < -1 {
+        let needed = "-1 is needed, or 0 where slot 0 is the null slot (negative indices must not be live)";
+        return Err(OpError::Scalar { op: NAME, param: "null", given: p.null.into(), needed });
+    }
     if h == 0 || hv == 0 || !hv.is_multiple_of(h) {
         return Err(OpError::Heads { op: NAME, heads: h, value_heads: hv });
     }

@@ -1,0 +1,275 @@
+//! Calls of `conv_verify`: a good one of any switches, with a field or two made wrong, and index tables of any contents.
+
+use super::execute::{MOST_BYTES, MOST_CTAS, Memory, numbers};
+use super::{spoil, words_of};
+use crate::fuzz::Counts;
+use kda_core::exec::{ExecError, Executor, Stream};
+use kda_core::{Elem, PreparedLaunch, TensorArg};
+use kda_kernels::conv_verify::ConvVerifyVariant;
+use kda_ref::rng::Rng;
+use kda_runtime::executor::sim::SimExecutor;
+use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
+
+/// One of so many accepted calls is executed.
+const EXECUTE: usize = 8;
+
+/// Shows a compute capability, and does nothing else.
+struct Shown((u8, u8));
+
+pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+    let mut problem = good(rng);
+    for _ in 0..rng.choose(&[0, 1, 1, 1, 2]) {
+        wrong(&mut problem, rng);
+    }
+    let options = Options {
+        variant: (rng.below(4) == 0).then(|| rng.choose(&ConvVerifyVariant::ALL)),
+        pdl: rng.coin(),
+        stable_pools: rng.coin(),
+        evict_first: rng.choose(&[None, Some(true), Some(false)]),
+    };
+    let shown = Shown(rng.choose(&[(9, 0), (9, 0), (9, 0), (9, 0), (10, 0), (8, 0), (0, 0)]));
+    let accepted = match plan(&problem, &shown, &options) {
+        Ok(accepted) => accepted,
+        Err(error) => return words_of(&error, counts),
+    };
+    counts.add("accepted");
+    let ctas = accepted.prepared().grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul);
+    let small = tensors(&mut problem).iter().all(|(tensor, _)| tensor.extent_bytes() <= MOST_BYTES);
+    if shown.0 != (9, 0) || ctas > MOST_CTAS || !small || rng.below(EXECUTE) != 0 {
+        return Ok(());
+    }
+    execute(problem, &options, rng).map_err(|what| format!("{what}\n{problem:?} {options:?}"))?;
+    counts.add("executed");
+    counts.add("executed of conv_verify");
+    Ok(())
+}
+
+/// A call that every check takes.
+fn good(rng: &mut Rng) -> Problem {
+    let (n, t) = (rng.below(4) as u64, 1 + rng.below(4) as u64);
+    let (h, hv) = rng.choose(&[(1, 1), (1, 1), (1, 2), (2, 2)]);
+    let d = 2 * h * 128 + hv * 128;
+    let (lines, slots, rows, t_alloc) =
+        (rng.below(5) as u64, rng.below(4) as u64, n + rng.below(2) as u64, t + rng.below(2) as u64);
+    let (pool, inner) = (rng.choose(&[Elem::F32, Elem::BF16]), rng.coin());
+    let pad = 8 * (rng.below(4) / 3) as u64;
+    let at = |rng: &mut Rng| 256 + 256 * rng.below(1 << 40) as u64;
+    let mut tensor = |elem: Elem, shape: &[u64], strides: &[u64]| {
+        let mut tensor = TensorArg::strided(at(rng), 0, elem, shape, strides).expect("a rank that is possible");
+        tensor.bytes = tensor.extent_bytes() as u64;
+        tensor
+    };
+    let dense = |shape: &[u64]| -> Vec<u64> {
+        (0..shape.len()).map(|axis| shape[axis + 1..].iter().map(|n| (*n).max(1)).product()).collect()
+    };
+    let mut whole = |elem: Elem, shape: &[u64]| tensor(elem, shape, &dense(shape));
+    let taps = whole(if pad == 0 { Elem::F32 } else { Elem::BF16 }, &[d, 4]);
+    let (a, b) = (whole(Elem::BF16, &[n, t, hv, 128]), whole(Elem::BF16, &[n, t, hv]));
+    let maps = [0; 3].map(|_| whole(Elem::I32, &[n]));
+    let (bias, a_log) = (whole(Elem::F32, &[d]), whole(Elem::F32, &[hv]));
+    let dt_bias = whole(Elem::F32, &[hv, 128]);
+    let state_slot = hv * 128 * 128;
+    let states = whole(Elem::F32, &[rows, t_alloc, hv, 128, 128]);
+    let workspace = whole(Elem::U32, &[n, h]);
+    let history = if inner { [1, d] } else { [3, 1] };
+    let x = tensor(Elem::BF16, &[n, t, d], &[t * (d + pad), d + pad, 1]);
+    let conv_state = tensor(pool, &[lines, d, 3], &[3 * d + pad, history[0], history[1]]);
+    let state = tensor(Elem::F32, &[slots, hv, 128, 128], &[state_slot + pad, 128 * 128, 128, 1]);
+    let (line, step) = (t_alloc * (3 * d + pad), 3 * d + pad);
+    let windows = tensor(pool, &[rows, t_alloc, d, 3], &[line, step, history[0], history[1]]);
+    let out = tensor(Elem::BF16, &[n, t, hv, 128], &[t * (hv * 128 + pad), hv * 128 + pad, 128, 1]);
+    Problem {
+        x,
+        conv_weight: taps,
+        conv_bias: rng.coin().then_some(bias),
+        conv_state,
+        conv_slots: maps[0],
+        state,
+        state_slots: maps[1],
+        snapshot_rows: maps[2],
+        a,
+        b,
+        a_log: rng.coin().then_some(a_log),
+        dt_bias,
+        states_out: (rng.below(3) != 0).then_some(states),
+        windows_out: (rng.below(3) != 0).then_some(windows),
+        out,
+        workspace,
+        scale: rng.choose(&[0.088, 1.0, 0.0]),
+        gate: if rng.coin() { Gate::Softplus } else { Gate::Bounded { lower_bound: -5.0 } },
+        null: rng.choose(&[-1, 0]),
+        roll: rng.coin(),
+        snapshot_rule: rng.choose(&[SnapshotRule::ByIndex, SnapshotRule::ByBatch]),
+    }
+}
+
+/// The tensors of a call, and whether the kernel may write them.
+fn tensors(problem: &mut Problem) -> Vec<(&mut TensorArg, bool)> {
+    let Problem {
+        x,
+        conv_weight,
+        conv_bias,
+        conv_state,
+        conv_slots,
+        state,
+        state_slots,
+        snapshot_rows,
+        a,
+        b,
+        a_log,
+        dt_bias,
+        states_out,
+        windows_out,
+        out,
+        workspace,
+        roll,
+        ..
+    } = problem;
+    let mut all = vec![
+        (conv_slots, false),
+        (state_slots, false),
+        (snapshot_rows, false),
+        (x, false),
+        (conv_weight, false),
+        (conv_state, *roll),
+        (state, false),
+        (a, false),
+        (b, false),
+        (dt_bias, false),
+        (out, true),
+        (workspace, true),
+    ];
+    all.extend(conv_bias.as_mut().map(|t| (t, false)));
+    all.extend(a_log.as_mut().map(|t| (t, false)));
+    all.extend(states_out.as_mut().map(|t| (t, true)));
+    all.extend(windows_out.as_mut().map(|t| (t, true)));
+    all
+}
+
+fn wrong(problem: &mut Problem, rng: &mut Rng) {
+    match rng.below(20) {
+        0 => problem.scale = spoil::float(rng),
+        1 => problem.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
+        2 => problem.null = spoil::scalar(rng) as i32,
+        3 => problem.states_out = None,
+        4 => problem.windows_out = None,
+        5 => problem.roll = !problem.roll,
+        _ => {
+            let mut tensors = tensors(problem);
+            let at = rng.below(tensors.len());
+            spoil::tensor(tensors[at].0, rng);
+        }
+    }
+}
+
+/// Places the call in memory, fills its index tables with anything, plans it again and runs it.
+fn execute(mut problem: Problem, options: &Options, rng: &mut Rng) -> Result<(), String> {
+    let pools = [problem.conv_state.shape()[0], problem.state.shape()[0], live_rows(&problem)];
+    let null = problem.null;
+    let executor = SimExecutor::default();
+    let mut memory = Memory::new(&executor);
+    for (index, (tensor, written)) in tensors(&mut problem).into_iter().enumerate() {
+        // Requests that share one entry of a table may not be live together.
+        let shared = tensor.shape()[0] > 1 && tensor.strides()[0] == 0;
+        let contents = |bytes: usize| match (index, tensor.elem) {
+            (0..3, _) if shared => indices(bytes / 4, 0, null, rng),
+            (0..3, _) => indices(bytes / 4, pools[index], null, rng),
+            // Arrival counters are zero ahead of a launch.
+            (_, Elem::U32) => vec![0; bytes],
+            (_, elem) => numbers(elem, bytes, rng),
+        };
+        let placed = memory.place(tensor, written, contents)?;
+        *tensor = placed;
+    }
+    let plan = plan(&problem, &executor, options).map_err(|error| format!("refused once it was placed: {error}"))?;
+    memory.run(plan.prepared())
+}
+
+/// Rows that `snapshot_rows` may name.
+fn live_rows(problem: &Problem) -> u64 {
+    let rows = |tensor: &Option<TensorArg>| tensor.as_ref().map(|t| t.shape()[0]);
+    rows(&problem.states_out).unwrap_or(u64::MAX).min(rows(&problem.windows_out).unwrap_or(u64::MAX))
+}
+
+/// Entries of an index table: live ones, each once, as the contract asks; among them null ones, negative ones and ones past
+/// the pool.
+fn indices(count: usize, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
+    let length = length.min(i32::MAX as u64) as i32;
+    let mut live: Vec<i32> = (0..length.min(16)).collect();
+    let mut out = Vec::new();
+    for _ in 0..count {
+        let dead = [null, -1, -7, i32::MIN, i32::MAX, length, length.saturating_add(1)];
+        let index = match rng.below(3) {
+            0 => rng.choose(&dead),
+            _ if live.is_empty() => rng.choose(&dead),
+            _ => live.swap_remove(rng.below(live.len())),
+        };
+        out.extend_from_slice(&index.to_le_bytes());
+    }
+    out
+}
+
+impl Executor for Shown {
+    fn describe(&self) -> String {
+        "no device".into()
+    }
+    fn compute_capability(&self) -> (u8, u8) {
+        self.0
+    }
+    fn multiprocessors(&self) -> u32 {
+        132
+    }
+    fn allocate(&self, _: u64) -> Result<u64, ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    fn free(&self, _: u64) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    fn fill(&self, _: u64, _: u8, _: u64) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    unsafe fn launch(&self, _: &PreparedLaunch, _: Stream) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+    fn synchronize(&self, _: Stream) -> Result<(), ExecError> {
+        Err(ExecError::NoDevice(self.describe()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_spoilt_is_accepted() {
+        let mut rng = Rng::new(8);
+        for index in 0..300 {
+            let problem = good(&mut rng);
+            plan(&problem, &Shown((9, 0)), &Options::default()).unwrap_or_else(|e| panic!("{index}: {e}\n{problem:?}"));
+        }
+    }
+
+    #[test]
+    fn live_indices_are_distinct() {
+        let mut rng = Rng::new(2);
+        let (mut live, mut dead) = (0, 0);
+        for _ in 0..100 {
+            let bytes = indices(6, 4, -1, &mut rng);
+            let mut found: Vec<i32> =
+                bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            found.retain(|index| (0..4).contains(index));
+            (live, dead) = (live + found.len(), dead + 6 - found.len());
+            let count = found.len();
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found.len(), count);
+        }
+        assert!(live > 50 && dead > 50);
+    }
+}
