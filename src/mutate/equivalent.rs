@@ -45,16 +45,23 @@ pub const REASONS: &[Reason] = &[
     ),
     ptx("blackwell_product", Operator::Drop, "tcgen05.fence::after_thread_sync", 2, FIRST_PRODUCT),
     ptx("blackwell_product", Operator::Swap, "tcgen05.commit", 1, FIRST_PRODUCT),
+    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 6, NEXT_STAGE),
+    ptx(GEMM, Operator::EveryLane, "elect.sync", 1, "a thread without bulk stores has nothing to wait for"),
+    ptx(GEMM, Operator::Drop, "cp.async.bulk.wait_group 0", 1, END_OF_GRID),
+    ptx(GEMM, Operator::Pending, "cp.async.bulk.wait_group 0", 1, END_OF_GRID),
+    ptx(GEMM, Operator::Narrow, "cp.async.bulk.wait_group 0", 1, END_OF_GRID),
     ptx(STAGED, Operator::Drop, "bar.warp.sync", 1, STAGED_OUTPUT),
     source(STAGED, Operator::Drop, "warp_sync()", 1, STAGED_OUTPUT),
     source(STAGED, Operator::Later, "warp_sync()", 1, STAGED_OUTPUT),
 ];
 
+const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
 const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_noflat_t2_nolong";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already, and the proxy fence of the \
      thread that arrives covers what it knows of their stores";
 const END_OF_GRID: &str = "each release has waited until its stage was read, and the end of the grid waits for the writes: nothing else is left";
+const NEXT_STAGE: &str = "of two stages of results one is handed over behind the wait for the other, which does not depend on it: later, and right";
 const FIRST_PRODUCT: &str = "two such fences stand between the barrier that publishes the allocation and the first product, one \
      ahead of the loop and one in it; behind it, mbarriers order the products' operands";
 const STAGED_OUTPUT: &str = "the CTA barrier of the staged output stands between the atomic and these copies";
