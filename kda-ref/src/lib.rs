@@ -16,7 +16,7 @@
 //! | what is a compact record, and what does its commit give | [`records`] |
 //! | what does the chunked form give | [`chunk`], [`delta_h`] |
 //! | what does the operator `conv_verify` give | [`conv_verify`] |
-//! | what would a right fp32/bf16 kernel give | [`emulate`] |
+//! | what would a right fp32/bf16 kernel give | [`emulate`], of products [`tensor_core`] |
 //! | how far may a kernel be off | [`budget`] |
 //! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`] |
 //! | does the model agree with third-party references | [`replay`] |
@@ -42,6 +42,7 @@ pub mod records;
 pub mod replay;
 pub mod rng;
 pub mod round;
+pub mod tensor_core;
 
 /// Which arithmetic an operator runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

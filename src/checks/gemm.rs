@@ -1,7 +1,6 @@
 //! `gemm` against float64: bf16 operands, f32 accumulation, bias, SiLU, one rounding to the type of the result.
 //!
-//! The budget comes from the storage rounding and from a sequential f32 accumulation of the same products. The tensor cores
-//! add in another order, with at least that accuracy. M and K are ragged, N is a multiple of 8:
+//! The budget comes from the storage rounding and from an accumulation of the same products that rounds as tensor cores do. M and K are ragged, N is a multiple of 8:
 //! copies write whole 16 bytes. Whatever lies between the rows of C stays as it was.
 
 use super::{Device, Measured, Request, Sink};
@@ -11,6 +10,7 @@ use kda_core::{Elem, KernelDesc, PreparedLaunch};
 use kda_kernels::gemm::{GemmWsArgs, GemmWsVariant};
 use kda_ref::budget::{Budget, Stored};
 use kda_ref::rng::Rng;
+use kda_ref::tensor_core;
 use kda_runtime::DeviceBuffer;
 
 type Failure = Box<dyn std::error::Error>;
@@ -156,7 +156,7 @@ impl<'d> Product<'d> {
         Ok(stored.chunks_exact(pitch).flat_map(|row| row[..n].iter().map(|(value, _)| *value)).collect())
     }
 
-    /// In float64, and with a sequential accumulation in f32.
+    /// In float64, and with the roundings of the kernel.
     fn expected(&self) -> Result<(Vec<f64>, Vec<f64>), Failure> {
         let wide = |buffer: &DeviceBuffer| -> Result<Vec<f64>, Failure> {
             Ok(buffer.download::<bf16>()?.iter().map(|x| x.to_f64()).collect())
@@ -170,7 +170,7 @@ impl<'d> Product<'d> {
             for (column, bias) in b.chunks_exact(k).zip(&bias) {
                 let sum = row.iter().zip(column).map(|(x, y)| x * y).sum::<f64>() + f64::from(*bias);
                 exact.push(if silu { sum / (1.0 + (-sum).exp()) } else { sum });
-                let sum = row.iter().zip(column).fold(0.0f32, |sum, (x, y)| (*x as f32).mul_add(*y as f32, sum)) + bias;
+                let sum = tensor_core::dot(row, column) + bias;
                 emulated.push(f64::from(if silu { sum / (1.0 + (-sum).exp()) } else { sum }));
             }
         }

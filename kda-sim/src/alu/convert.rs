@@ -198,7 +198,7 @@ pub fn convert(a: u64, conversion: Conversion, register: u32) -> u64 {
             let value = match rounded.is_nan() {
                 false => (rounded as i128).clamp(low, high),
                 // Of a NaN in or to 64 bits the highest bit alone: MININT of a signed type.
-                true if from == Type::F64 || to.bytes() == 8 => 1 << (to.bytes() * 8 - 1),
+                true if from == Type::F64 || to.bytes() == 8 => wrap(1 << (to.bytes() * 8 - 1), to),
                 true => 0,
             };
             integer_bits(value, to, register)

@@ -1,8 +1,9 @@
 //! Floating-point arithmetic with every rounding, exactly.
 //!
-//! Round-to-nearest is the host's. The directed roundings take the host's result and its exact error and step to the
-//! neighbour where the sign of the error asks for it.
+//! Round-to-nearest is the host's. The directed roundings take the host's result and the sign of its exact error, and step to the
+//! neighbour where the sign asks for it.
 
+use super::exact::sign;
 use kda_ptx::modifier::{Accuracy, Round};
 use std::cmp::Ordering;
 
@@ -294,13 +295,22 @@ pub fn add64(a: u64, b: u64, modes: Modes) -> u64 {
     finish64(value, modes)
 }
 
-/// `a * b` in `f64`. Directed roundings of subnormal products look at the error as `fma` gives it.
+/// Rounds to `near`, or to its neighbour on the side of the exact value. Infinities that rounding made go back to the largest
+/// finite number where the direction asks for it.
+fn toward(near: f64, finite: bool, direction: Direction, side: impl FnOnce() -> Ordering) -> f64 {
+    if direction == Direction::Nearest || !finite {
+        return near;
+    }
+    let error = overflow64(near, finite).unwrap_or_else(|| f64::from(side() as i8));
+    direct64(near, error, direction)
+}
+
+/// `a * b` in `f64`.
 pub fn mul64(a: u64, b: u64, modes: Modes) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     let near = x * y;
     let finite = x.is_finite() && y.is_finite();
-    let error = overflow64(near, finite).unwrap_or_else(|| if finite { x.mul_add(y, -near) } else { 0.0 });
-    finish64(direct64(near, error, modes.direction), modes)
+    finish64(toward(near, finite, modes.direction, || sign(&[(x, y), (-near, 1.0)])), modes)
 }
 
 /// `a * b + c` in `f64`, rounded once.
@@ -308,36 +318,13 @@ pub fn fma64(a: u64, b: u64, c: u64, modes: Modes) -> u64 {
     let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
     let near = x.mul_add(y, z);
     let finite = x.is_finite() && y.is_finite() && z.is_finite();
-    let value = if modes.direction == Direction::Nearest || !finite {
-        near
-    } else if let Some(error) = overflow64(near, finite) {
-        direct64(near, error, modes.direction)
-    } else {
-        let product = x * y;
-        let error = sign_of_sum([product, x.mul_add(y, -product), z, -near]);
-        let rounded = direct64(near, error, modes.direction);
-        zero_sign64(
-            rounded,
-            near == 0.0 && error == 0.0,
-            (product.is_sign_negative(), z.is_sign_negative()),
-            modes.direction,
-        )
-    };
-    finish64(value, modes)
-}
-
-/// Sign of the exact sum, by an expansion whose components do not overlap.
-fn sign_of_sum(terms: [f64; 4]) -> f64 {
-    let mut parts: Vec<f64> = Vec::with_capacity(4);
-    for term in terms {
-        let mut carry = term;
-        for part in &mut parts {
-            let (s, e) = two_sum(carry, *part);
-            (carry, *part) = (s, e);
-        }
-        parts.push(carry);
-    }
-    parts.into_iter().rev().find(|p| *p != 0.0).unwrap_or(0.0)
+    let mut side = Ordering::Equal;
+    let rounded = toward(near, finite, modes.direction, || {
+        side = sign(&[(x, y), (z, 1.0), (-near, 1.0)]);
+        side
+    });
+    let signs = (x.is_sign_negative() != y.is_sign_negative(), z.is_sign_negative());
+    finish64(zero_sign64(rounded, near == 0.0 && side.is_eq(), signs, modes.direction), modes)
 }
 
 /// `a / b` in `f32`, rounded.
@@ -372,14 +359,17 @@ pub fn div64(a: u64, b: u64, modes: Modes) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     let q = x / y;
     let finite = x.is_finite() && y.is_finite() && y != 0.0;
-    let error = overflow64(q, finite).unwrap_or_else(|| if finite { (-q).mul_add(y, x) * y.signum() } else { 0.0 });
-    finish64(direct64(q, error, modes.direction), modes)
+    let side = || {
+        let rest = sign(&[(x, 1.0), (-q, y)]);
+        if y.is_sign_negative() { rest.reverse() } else { rest }
+    };
+    finish64(toward(q, finite, modes.direction, side), modes)
 }
 
 /// `sqrt a` in `f64`, rounded.
 pub fn sqrt64(a: u64, modes: Modes) -> u64 {
     let x = f64::from_bits(a);
     let q = x.sqrt();
-    let error = if q.is_finite() && q > 0.0 { (-q).mul_add(q, x) } else { 0.0 };
-    finish64(direct64(q, error, modes.direction), modes)
+    let finite = x.is_finite() && q > 0.0;
+    finish64(toward(q, finite, modes.direction, || sign(&[(x, 1.0), (-q, q)])), modes)
 }

@@ -156,6 +156,42 @@ fn floats_in_a_direction() {
     }
 }
 
+/// What an H200 gives where results, or the errors of results, are subnormal.
+#[test]
+fn subnormal_doubles_in_a_direction() {
+    for (op, operands, want) in [
+        ("mul.rz.f64", [0x1e7c_63c5_7ed9_da2e, 0x1e7c_63c5_7ed9_da2e, 0], 0xc),
+        ("mul.rm.f64", [0x3fc7_3180_fba1_0cae, 0x000f_ffff_ffff_ffff, 0], 0x2_e630_1f74_2195),
+        ("mul.rp.f64", [0x000f_ffff_ffff_ffff, 0x000f_ffff_ffff_ffff, 0], 1),
+        ("fma.rz.f64", [0x800f_ffff_ffff_ffff, 0xa3eb_5e20_161e_98fc, 0x9673_280e_28bf_3048], 0x9673_280e_28bf_3047),
+        ("fma.rm.f64", [0x8003_9386_d480_814f, 1, 1], 0),
+        ("fma.rp.f64", [0x000f_ffff_ffff_ffff; 3], 0x0010_0000_0000_0000),
+        ("div.rm.f64", [0x800f_ffff_ffff_ffff, 0x9673_280e_28bf_3048, 0], 0x298a_ba2e_3a7d_0eaa),
+        ("sqrt.rz.f64", [0x000f_ffff_ffff_ffff, 0, 0], 0x1fff_ffff_ffff_fffe),
+        ("sqrt.rm.f64", [0x000f_ffff_ffff_ffff, 0, 0], 0x1fff_ffff_ffff_fffe),
+        ("sqrt.rp.f64", [0x0007_11a3_4dc2_57e5, 0, 0], 0x1ff5_4519_720f_aafc),
+    ] {
+        let list = match op.split('.').next() {
+            Some("sqrt") => "%rd10",
+            Some("fma") => "%rd10, %rd11, %rd12",
+            _ => "%rd10, %rd11",
+        };
+        let got = run_body(&format!("{op} %rd20, {list};"), &[operands], false)[0];
+        assert_eq!(got, want, "{op} {operands:#x?}: {got:#x}");
+    }
+}
+
+/// A NaN of 64 bits becomes the least number of a signed type, and the highest bit of an unsigned one.
+#[test]
+fn integers_of_a_nan_of_64_bits() {
+    let nan = 0xfffa_2466_1e85_db4b;
+    for (to, want) in [("s8", 0xffff_ff80), ("u8", 0x80), ("s32", 0x8000_0000), ("u32", 0x8000_0000)] {
+        let got =
+            run_body(&format!("cvt.rni.{to}.f64 %r20, %rd10;\n    cvt.u64.u32 %rd20, %r20;"), &[[nan, 0, 0]], false);
+        assert_eq!(got[0], want, "{to}");
+    }
+}
+
 #[test]
 fn approximations_are_within_their_bounds() {
     let close = |relative: f64| {

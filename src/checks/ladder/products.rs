@@ -7,6 +7,7 @@ use kda_core::{Elem, PreparedLaunch};
 use kda_kernels::ladder::{blackwell_product, chained_product, product};
 use kda_ref::rng::Rng;
 use kda_ref::round::to_bf16;
+use kda_ref::tensor_core;
 use kda_runtime::DeviceBuffer;
 
 /// `C = A · Bᵀ`
@@ -116,10 +117,8 @@ fn times(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     a.chunks_exact(k).flat_map(|row| b.chunks_exact(k).map(move |column| dot(row, column))).collect()
 }
 
-/// The same, accumulated in f32 in order.
+/// The same as tensor cores accumulate it.
 fn times_f32(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
-    let dot = |row: &[f64], column: &[f64]| {
-        f64::from(row.iter().zip(column).fold(0.0f32, |sum, (x, y)| (*x as f32).mul_add(*y as f32, sum)))
-    };
+    let dot = |row: &[f64], column: &[f64]| f64::from(tensor_core::dot(row, column));
     a.chunks_exact(k).flat_map(|row| b.chunks_exact(k).map(move |column| dot(row, column))).collect()
 }

@@ -211,7 +211,10 @@ impl Forms {
         }
         self.three("prmt.b32".to_string(), [R; 4]);
         for (ty, kind) in &INTEGERS[2..] {
-            self.three(format!("bfe.{ty}"), [*kind, *kind, R, R]);
+            // PTX takes the low byte of start and length; for 64 bits an H200 takes all of them.
+            if *kind == R {
+                self.three(format!("bfe.{ty}"), [*kind, *kind, R, R]);
+            }
             let text =
                 format!("and.b32 %r40, {{1}}, 63;\nand.b32 %r41, {{2}}, 63;\nbfe.{ty} {{d}}, {{0}}, %r40, %r41;");
             self.add(text, &[*kind], &[*kind, R, R]);
