@@ -108,10 +108,12 @@ pub fn f32_to_bf16_in(bits: u32, direction: Direction) -> u32 {
     }
 }
 
-/// `f32` to `tf32`, to nearest with ties away from zero, as `f32` bits.
+/// `f32` to `tf32`, to nearest with ties away from zero, as `f32` bits. A NaN whose payload is rounded away becomes an infinity, as
+/// on an H200.
 #[inline(always)]
 pub fn f32_to_tf32(bits: u32) -> u32 {
-    if bits & 0x7fff_ffff > 0x7f80_0000 { NAN32 } else { bits.wrapping_add(0x1000) & !0x1fff }
+    let rounded = bits.wrapping_add(0x1000) & !0x1fff;
+    if bits & 0x7fff_ffff > 0x7f80_0000 && rounded & 0x7fff_ffff != 0x7f80_0000 { NAN32 } else { rounded }
 }
 
 /// Negative numbers and NaN become zero: the clamp of `.relu`, before rounding; NaN stays.
@@ -267,6 +269,9 @@ fn to_half(bits: u32, to: Type, direction: Direction) -> u32 {
 }
 
 fn between_floats(a: u64, conversion: Conversion) -> u64 {
+    if conversion.to == Type::Tf32 && !conversion.relu {
+        return u64::from(f32_to_tf32(a as u32));
+    }
     let to_integral = matches!(conversion.round, Some(Round::Rni | Round::Rzi | Round::Rmi | Round::Rpi));
     let mut value = read_float(a, conversion);
     if let (true, Some(round)) = (to_integral, conversion.round) {

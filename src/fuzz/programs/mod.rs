@@ -54,7 +54,8 @@ pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
     if request.extent == Extent::Full && wild.cases >= FULL[2] && wild.counts.get("run to the end") * 20 < wild.cases {
         results.push(Err("fewer than one wild program in twenty ran to its end".to_string()));
     }
-    results.into_iter().collect()
+    let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
 /// The program of a case.
