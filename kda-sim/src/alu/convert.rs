@@ -1,6 +1,6 @@
 //! Conversions between number formats.
 
-use super::float::{Direction, NAN32, canonical64, direct32, direct64, flush, narrow, saturate32, saturate64};
+use super::float::{APART, Direction, NAN32, canonical64, direct32, direct64, flush, narrow, saturate32, saturate64};
 use kda_ptx::modifier::{Round, Type};
 
 /// `bf16` to `f32` bits: exact.
@@ -108,12 +108,15 @@ pub fn f32_to_bf16_in(bits: u32, direction: Direction) -> u32 {
     }
 }
 
-/// `f32` to `tf32`, to nearest with ties away from zero, as `f32` bits. A NaN whose payload is rounded away becomes an infinity, as
-/// on an H200.
+/// `f32` to `tf32`, to nearest with ties away from zero, as `f32` bits. A NaN whose payload lies in the bits that go becomes an
+/// infinity, as on an H200.
 #[inline(always)]
 pub fn f32_to_tf32(bits: u32) -> u32 {
-    let rounded = bits.wrapping_add(0x1000) & !0x1fff;
-    if bits & 0x7fff_ffff > 0x7f80_0000 && rounded & 0x7fff_ffff != 0x7f80_0000 { NAN32 } else { rounded }
+    match bits & 0x7fff_ffff > 0x7f80_0000 {
+        true if bits & 0x007f_e000 == 0 => bits & 0xff80_0000,
+        true => NAN32,
+        false => bits.wrapping_add(0x1000) & !0x1fff,
+    }
 }
 
 /// Negative numbers and NaN become zero: the clamp of `.relu`, before rounding; NaN stays.
@@ -293,7 +296,10 @@ fn between_floats(a: u64, conversion: Conversion) -> u64 {
     };
     let mut bits = if x.is_nan() { NAN32 } else { x.to_bits() };
     if conversion.ftz {
-        bits = flush(bits);
+        // Whether a result is subnormal is seen after rounding to 24 bits.
+        let tiny = x.abs() == f32::MIN_POSITIVE
+            && f64::from(narrow(value * APART, 0.0, direction).abs()) < APART * f64::from(f32::MIN_POSITIVE);
+        bits = if tiny { bits & 0x8000_0000 } else { flush(bits) };
     }
     if conversion.sat {
         bits = saturate32(bits);

@@ -213,6 +213,19 @@ fn finish32(x: f32, modes: Modes) -> u32 {
     if modes.sat { saturate32(bits) } else { bits }
 }
 
+/// By what a result next to the subnormal numbers is moved away from them.
+pub const APART: f64 = (1u128 << 64) as f64;
+
+/// As [`finish32`], of a result that may have been rounded up from a subnormal number. Whether it is one is seen after rounding to
+/// 24 bits: `moved` computes it again from operands that are [`APART`] times larger.
+#[inline(always)]
+fn finish_tiny(x: f32, modes: Modes, moved: impl FnOnce(f32) -> f32) -> u32 {
+    if modes.ftz && x.abs() == f32::MIN_POSITIVE && f64::from(moved(APART as f32).abs()) < APART * f64::from(x.abs()) {
+        return finish32(0f32.copysign(x), modes);
+    }
+    finish32(x, modes)
+}
+
 #[inline(always)]
 fn input(bits: u32, modes: Modes) -> f32 {
     f32::from_bits(if modes.ftz { flush(bits) } else { bits })
@@ -239,18 +252,18 @@ pub fn add32(a: u32, b: u32, modes: Modes) -> u32 {
 /// `a * b` in `f32`.
 pub fn mul32(a: u32, b: u32, modes: Modes) -> u32 {
     let (x, y) = (input(a, modes), input(b, modes));
-    let value = match modes.direction {
+    let product = |x: f32| match modes.direction {
         Direction::Nearest => x * y,
         direction if x.is_finite() && y.is_finite() => narrow(f64::from(x) * f64::from(y), 0.0, direction),
         _ => x * y,
     };
-    finish32(value, modes)
+    finish_tiny(product(x), modes, |apart| product(x * apart))
 }
 
 /// `a * b + c` in `f32`, rounded once.
 pub fn fma32(a: u32, b: u32, c: u32, modes: Modes) -> u32 {
     let (x, y, z) = (input(a, modes), input(b, modes), input(c, modes));
-    let value = match modes.direction {
+    let sum = |x: f32, z: f32| match modes.direction {
         Direction::Nearest => x.mul_add(y, z),
         direction if x.is_finite() && y.is_finite() && z.is_finite() => {
             let product = f64::from(x) * f64::from(y);
@@ -260,7 +273,7 @@ pub fn fma32(a: u32, b: u32, c: u32, modes: Modes) -> u32 {
         }
         _ => x.mul_add(y, z),
     };
-    finish32(value, modes)
+    finish_tiny(sum(x, z), modes, |apart| sum(x * apart, z * apart))
 }
 
 #[inline(always)]
@@ -330,16 +343,16 @@ pub fn fma64(a: u64, b: u64, c: u64, modes: Modes) -> u64 {
 /// `a / b` in `f32`, rounded.
 pub fn div32(a: u32, b: u32, modes: Modes) -> u32 {
     let (x, y) = (input(a, modes), input(b, modes));
-    let near = x / y;
-    let value = if x.is_finite() && y.is_finite() && y != 0.0 && modes.direction != Direction::Nearest {
+    let quotient = |x: f32| {
+        if !(x.is_finite() && y.is_finite() && y != 0.0 && modes.direction != Direction::Nearest) {
+            return x / y;
+        }
         // q = x / y in f64; its remainder tells the side exactly.
         let q = f64::from(x) / f64::from(y);
         let remainder = (-q).mul_add(f64::from(y), f64::from(x));
         narrow(q, remainder * f64::from(y.signum()), modes.direction)
-    } else {
-        near
     };
-    finish32(value, modes)
+    finish_tiny(quotient(x), modes, |apart| quotient(x * apart))
 }
 
 /// `sqrt a` in `f32`, rounded.

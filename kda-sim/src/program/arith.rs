@@ -93,6 +93,10 @@ impl Decoder<'_> {
         use Type::*;
         let modes = modes(i.round, i.ftz, i.sat).ok_or_else(|| self.bad_type("mul", i.ty))?;
         let f = match (i.ty, i.half) {
+            // Whether a product is flushed takes a second look.
+            (F32, None) if modes.ftz => {
+                lanes(|a: u32, b: u32, _: u32, aux: u32| float::mul32(a, b, Modes::unpack(aux)))
+            }
             (F32, None) => float2!(modes, |x, y| x * y, float::mul32),
             (F64, None) => lanes(|a: u64, b: u64, _: u64, aux: u32| float::mul64(a, b, Modes::unpack(aux))),
             (Bf16, None) if modes.is_plain() => lane_fn!(|a: u32, b: u32| convert::mul_bf16(a & H, b & H)),
@@ -189,10 +193,6 @@ impl Decoder<'_> {
         let f = match i.ty {
             Type::F32 if plain && !modes.ftz => lane_fn!(|a: u32, b: u32, c: u32| {
                 canonical32(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)))
-            }),
-            Type::F32 if plain => lane_fn!(|a: u32, b: u32, c: u32| {
-                let [x, y, z] = [a, b, c].map(|v| f32::from_bits(flush(v)));
-                flush(canonical32(x.mul_add(y, z)))
             }),
             Type::F32 => lane_fn!(|a: u32, b: u32, c: u32; aux| float::fma32(a, b, c, Modes::unpack(aux))),
             Type::F64 => lane_fn!(|a: u64, b: u64, c: u64; aux| float::fma64(a, b, c, Modes::unpack(aux))),

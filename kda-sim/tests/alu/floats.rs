@@ -156,6 +156,35 @@ fn floats_in_a_direction() {
     }
 }
 
+/// Whether a result is subnormal, and so zero, is seen after rounding to 24 bits: what an H200 gives for 2^-126 (1 - 2^-e) and the
+/// like.
+#[test]
+fn what_is_flushed_is_seen_after_rounding() {
+    let least = f32::MIN_POSITIVE;
+    for (mode, last_flushed) in [("rn", 24), ("rz", 40), ("rm", 40), ("rp", 24)] {
+        for e in [22, 23, 24, 25, 26, 28, 30, 40] {
+            let operands = [-(0.5f32.powi(e)), least, least].map(|x| u64::from(x.to_bits()));
+            let body = format!("fma.{mode}.ftz.f32 %r20, %r10, %r11, %r12;\n    cvt.u64.u32 %rd20, %r20;");
+            let want = if e <= last_flushed { 0 } else { least.to_bits() };
+            assert_eq!(run_body(&body, &[operands], false)[0], u64::from(want), "{mode} e = {e}");
+        }
+    }
+    for (op, a, b, want) in [
+        ("fma.rp.ftz.sat.f32 %r20, %r11, %r10, %r11", 0xb3e7_0061u32, 0x0080_0000u32, 0u32),
+        ("mul.rn.ftz.f32 %r20, %r10, %r11", 0x3f7f_fffe, 0x0080_0001, 0x0080_0000),
+        ("mul.rz.ftz.f32 %r20, %r10, %r11", 0x3f7f_fffe, 0x0080_0001, 0),
+        ("mul.rn.ftz.f32 %r20, %r10, %r11", 0x3f7f_ffff, 0x0080_0000, 0),
+        ("mul.rm.ftz.f32 %r20, %r10, %r11", 0xbf7f_fffe, 0x0080_0001, 0x8080_0000),
+        ("mul.rp.ftz.f32 %r20, %r10, %r11", 0xbf7f_ffff, 0x0080_0000, 0x8000_0000),
+        ("div.rn.ftz.f32 %r20, %r10, %r11", 0x00ff_ffff, 0x4000_0000, 0),
+        ("div.rp.ftz.f32 %r20, %r10, %r11", 0x00ff_ffff, 0x4000_0000, 0),
+    ] {
+        let body = format!("{op};\n    cvt.u64.u32 %rd20, %r20;");
+        let got = run_body(&body, &[[u64::from(a), u64::from(b), 0]], false)[0];
+        assert_eq!(got, u64::from(want), "{op} {a:#x} {b:#x}: {got:#x}");
+    }
+}
+
 /// What an H200 gives where results, or the errors of results, are subnormal.
 #[test]
 fn subnormal_doubles_in_a_direction() {
@@ -185,7 +214,7 @@ fn subnormal_doubles_in_a_direction() {
 #[test]
 fn tf32_of_a_nan() {
     for (bits, want) in
-        [(0x7f80_0a7f, 0x7f80_0000), (0xff80_0001, 0xff80_0000), (0x7f80_1000, 0x7fff_ffff), (0x7fff_ffff, 0x7fff_ffff)]
+        [(0x7f80_0a7f, 0x7f80_0000), (0xff80_1739, 0xff80_0000), (0x7f80_2000, 0x7fff_ffff), (0x7fff_ffff, 0x7fff_ffff)]
     {
         let got = run_body("cvt.rna.tf32.f32 %r20, %r10;\n    cvt.u64.u32 %rd20, %r20;", &[[bits, 0, 0]], false);
         assert_eq!(got[0], want, "{bits:#x}");
@@ -308,7 +337,7 @@ fn conversions() {
     check32("cvt.rni.f32.f32", "%r10", |a, _, _| nan32(f(a).round_ties_even()));
     check32("cvt.sat.f32.f32", "%r10", |a, _, _| if f(a) > 0.0 { f(a).min(1.0).to_bits() } else { 0 });
     check32("cvt.rna.tf32.f32", "%r10", |a, _, _| {
-        if f(a).is_nan() && a & 0x7f_f000 != 0 { 0x7fff_ffff } else { a.wrapping_add(0x1000) & !0x1fff }
+        if f(a).is_nan() && a & 0x7f_e000 != 0 { 0x7fff_ffff } else { a.wrapping_add(0x1000) & !0x1fff }
     });
     check64("cvt.s64.s32", "%r10", |a, _, _| a as i32 as i64 as u64);
     check64("cvt.u64.u32", "%r10", |a, _, _| a & 0xffff_ffff);
