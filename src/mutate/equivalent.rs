@@ -27,8 +27,6 @@ pub const REASONS: &[Reason] = &[
     source("transpose", Operator::Earlier, "cta_sync()", 1, "the release has no barrier: the ring is filled once"),
     ptx("ring_sum__stages4", Operator::Drop, "bar.warp.sync", 1, LAST_RELEASE),
     ptx("ring_sum__stages4", Operator::Drop, "mbarrier.arrive.shared", 1, LAST_RELEASE),
-    ptx("ring_sum__stages4", Operator::CountUp, "mbarrier.arrive.shared", 1, LAST_RELEASE),
-    ptx("ring_sum__stages4", Operator::EveryLane, "mbarrier.arrive.shared", 1, LAST_RELEASE),
     ptx("ring_sum__stages4", Operator::Swap, "mbarrier.arrive.shared", 1, LAST_RELEASE),
     ptx("role_silu", Operator::Drop, "bar.warp.sync", 1, JOINED),
     ptx("role_silu", Operator::Swap, "mbarrier.arrive.shared", 1, JOINED),

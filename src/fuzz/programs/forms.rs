@@ -298,7 +298,7 @@ impl Forms {
                 let text = format!(
                     "and.b32 %r40, {{1}}, -1073741825;\nor.b32 %r40, %r40, 536870912;\n{op}{ftz}.f32 {{d}}, {{0}}, %r40;"
                 );
-                self.add(text, &[F32], &[F32, R]);
+                self.add(text, &[F32], &[F32, Kind::R]);
                 self.within(2f64.powi(-21), 2.0 * tiny);
             }
         }
