@@ -144,19 +144,6 @@ impl Builder {
         }
     }
 
-    /// True if the innermost region has waited for products since a side of a ring last took a stage.
-    pub fn waited_for_products(&self, ring: usize) -> bool {
-        let last = self.open.last().into_iter().flat_map(|(region, _)| region.iter().rev());
-        for node in last {
-            match node {
-                Node::Inst { inst: Inst::WgmmaWait(_), guard: None, .. } => return true,
-                Node::Sync { sync: Sync::Take { ring: taken, .. }, .. } if *taken == ring => return false,
-                _ => {}
-            }
-        }
-        false
-    }
-
     /// Opens a region.
     pub fn open(&mut self) {
         self.open.push((Region::new(), HashMap::new()));

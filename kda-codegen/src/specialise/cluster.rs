@@ -88,12 +88,13 @@ impl Specialiser<'_> {
             }
             (None, true) => {}
         }
+        self.place(site);
+        // Not between the halves of a barrier: the cluster may meet for the mbarriers as well.
+        if self.fresh_barriers.is_some() && arrive {
+            self.publish_barriers(site)?;
+        }
         if !wait {
             self.cluster.arrived = Some((site.ends(), depth));
-        }
-        self.place(site);
-        if self.fresh_barriers.is_some() && wait {
-            self.publish_barriers(site)?;
         }
         self.meet_cluster(arrive, wait, site);
         Ok(())
@@ -189,8 +190,9 @@ impl Specialiser<'_> {
 
     /// Ends a kernel that reaches other CTAs with a barrier of the cluster, unless nobody does so behind a barrier of its own.
     pub(super) fn close_cluster(&mut self, region: &mut Region) {
-        let meets = |node: &Node| matches!(node, Node::Sync { sync: Sync::Cluster { wait: true, .. }, .. });
-        let behind = region.iter().rposition(meets).map(|at| &region[at + 1..]);
+        // A barrier covers what stands ahead of its arrival.
+        let arrives = |node: &Node| matches!(node, Node::Sync { sync: Sync::Cluster { arrive: true, .. }, .. });
+        let behind = region.iter().rposition(arrives).map(|at| &region[at + 1..]);
         let met = behind.is_some_and(|behind| self.cluster.multicast.is_empty() && !reaches(behind));
         if self.cluster.remote && !met {
             self.spans.push(self.kernel.name.span().ends());

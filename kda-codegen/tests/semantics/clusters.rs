@@ -417,6 +417,17 @@ fn trips_that_differ_in_a_cluster_are_not_proved() {
     for trips in ["0..ctaid.x / 2 + k / 64", "(ctaid.x / 4..k / 64).step_by(2)"] {
         assert_eq!(tiles(trips), Verdict::Proved, "{trips}");
     }
+    // Lists in shared memory are each CTA's own, and so are tickets.
+    let list = "let list = smem::<u32, Shape<4>>(); if tid < 4 { list[[tid]] = ctaid.x; } cta_sync(); let ab =";
+    for trips in ["0..list[[0]]", "0..k / 64 + list[[1]]"] {
+        let source = product(2, "32").replace("0..k / 64", trips).replacen("let ab =", list, 1);
+        assert!(matches!(verdict(&source), Verdict::NotProved { why } if why.contains("of a cluster")), "{trips}");
+    }
+    let drawn = product(2, "32")
+        .replace("for kb in 0..k / 64", "for kb in work")
+        .replacen("let ab =", "let work = (ctaid.x..k / 64).step_by(nctaid.x).tickets(counter.at([0])); let ab =", 1)
+        .replacen("fn product(", "fn product(#[dims(1)] counter: Option<GlobalMut<u32>>, ", 1);
+    assert!(matches!(verdict(&drawn), Verdict::NotProved { why } if why.contains("of a cluster")));
     for trips in ["0..ctaid.x", "0..k / 64 + cluster_rank", "ctaid.x..k / 64", "0..ctaid.x / 3", "0..(ctaid.x + 1) / 2"]
     {
         assert!(matches!(tiles(trips), Verdict::NotProved { why } if why.contains("of a cluster")), "{trips}");
@@ -441,4 +452,34 @@ fn trips_that_differ_in_a_cluster_are_not_proved() {
     };
     assert_eq!(barrier("0..m"), Verdict::Proved);
     assert!(matches!(barrier("0..ctaid.x"), Verdict::NotProved { .. }));
+}
+
+/// A barrier of two halves covers what stands ahead of the first: a later access of another CTA is followed by one more.
+#[test]
+fn the_closing_barrier_counts_from_the_arrival() {
+    let plain = "let row = smem::<u32, Shape<64>>(); row[[tid]] = x[[ctaid.x, tid]]; cluster_sync();
+        let next = row.remote((cluster_rank + 1) % cluster_size); let mut seen: u32 = 0;
+        AHEAD cluster_arrive(); BETWEEN cluster_wait(); y.at([ctaid.x, tid]).store(seen);";
+    for (ahead, between, barriers) in [("seen = next[[tid]];", "", 2), ("", "seen = next[[tid]];", 3)] {
+        let body = plain.replace("AHEAD", ahead).replace("BETWEEN", between);
+        let (mut run, x, n) = run(2, &body);
+        let got = run.launch_everywhere(n).read::<u32>("y");
+        let expected: Vec<u32> = (0..64 * n as usize).map(|at| x[((at / 64) ^ 1) * 64 + at % 64]).collect();
+        assert_eq!(got, expected, "{body}");
+        assert_eq!(run.compiled.ptx.matches("barrier.cluster.arrive").count(), barriers, "{}", run.compiled.ptx);
+    }
+}
+
+/// mbarriers are published ahead of the author's barrier or behind it, not between its halves.
+#[test]
+fn the_cluster_does_not_meet_for_mbarriers_between_halves() {
+    for halves in ["cluster_sync();", "cluster_arrive(); cluster_wait();"] {
+        let source = product(2, "32").replacen("#[role(math)]", &format!("{halves} #[role(math)]"), 1);
+        let mut at = 0;
+        for line in Run::new(&source).compiled.ptx.lines().filter(|l| l.contains("barrier.cluster")) {
+            assert_eq!(line.contains("arrive"), at % 2 == 0, "{halves}: arrivals and waits take turns");
+            at += 1;
+        }
+        assert!(at >= 4, "{halves}");
+    }
 }

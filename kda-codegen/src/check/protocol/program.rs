@@ -277,12 +277,15 @@ pub fn key(trips: &Option<Trips>, span: usize) -> Option<String> {
     }
 }
 
+/// What may differ between the CTAs of a cluster, as it stands in keys: neighbours lie along x, and each CTA has lists in its shared
+/// memory and draws tickets of its own.
+const APART: [&str; 4] = ["%ctaid.x", "%cluster", "list ", "tickets "];
+
 /// A loop with steps in which all CTAs of a cluster take part, but which may run differently often in them.
 pub fn differs_in_cluster<'s>(steps: &'s [Step], model: &Model<'_>) -> Option<&'s Option<Trips>> {
     steps.iter().find_map(|step| {
         let Step::Loop { trips, body, span } = step else { return None };
-        // Neighbours in a cluster lie along x.
-        let differs = key(trips, *span).is_some_and(|key| key.contains("%ctaid.x") || key.contains("%cluster"));
+        let differs = key(trips, *span).is_some_and(|key| APART.iter().any(|part| key.contains(part)));
         if differs && in_cluster(body, model) { Some(trips) } else { differs_in_cluster(body, model) }
     })
 }

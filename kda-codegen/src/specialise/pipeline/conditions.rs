@@ -18,20 +18,6 @@ impl Specialiser<'_> {
         self.rings[holding.ring].filled[usize::from(always)].insert(buffer);
     }
 
-    /// Products of warpgroups read a buffer, perhaps of a slot.
-    pub(in crate::specialise) fn note_product(
-        &mut self,
-        slot: Option<u32>,
-        buffer: usize,
-        site: Site<'_>,
-    ) -> Result<()> {
-        self.note_use(slot, buffer, false, site)?;
-        if let Some(id) = slot {
-            self.holdings[id as usize].multiplied = true;
-        }
-        Ok(())
-    }
-
     /// A read of a buffer, perhaps of a slot; `conditional` if it depends on a condition of its own.
     pub(in crate::specialise) fn note_read(
         &mut self,
@@ -40,14 +26,6 @@ impl Specialiser<'_> {
         conditional: bool,
         site: Site<'_>,
     ) -> Result<()> {
-        self.note_use(slot, buffer, conditional, site)?;
-        if let Some(id) = slot {
-            self.holdings[id as usize].touched = true;
-        }
-        Ok(())
-    }
-
-    fn note_use(&mut self, slot: Option<u32>, buffer: usize, conditional: bool, site: Site<'_>) -> Result<()> {
         let Some(id) = slot else { return Ok(()) };
         self.check_held(id, site)?;
         let holding = &self.holdings[id as usize];

@@ -78,12 +78,9 @@ impl Specialiser<'_> {
             }
         } else {
             self.before_arrival(ring);
-            // The lanes of the warp have done their part before one of them arrives for all. Where products alone have used
-            // the stage, they have met at the wait for these.
-            let products = holding.multiplied && !holding.touched && !holding.carried && !holding.copied;
-            if !(products && side == last && self.builder.waited_for_products(ring)) {
-                self.builder.sync(Sync::Warp);
-            }
+            // The lanes of the warp have done their part before one of them arrives for all: what they did to the stage, and
+            // whatever else the other side relies on.
+            self.builder.sync(Sync::Warp);
             match everywhere {
                 true => self.arrive_everywhere(&address),
                 false => {

@@ -172,10 +172,6 @@ pub struct Holding {
     pub copied: bool,
     /// Bulk stores have been issued from it that no group contains yet.
     pub stored: bool,
-    /// Threads have accessed it themselves.
-    pub touched: bool,
-    /// Products of warpgroups have read it.
-    pub multiplied: bool,
     /// Committed or released.
     pub done: bool,
 }

@@ -19,8 +19,7 @@ impl Specialiser<'_> {
     pub(in crate::specialise) fn note_write(&mut self, slot: Option<u32>, buffer: usize, site: Site<'_>) -> Result<()> {
         let Some(id) = slot else { return Ok(()) };
         self.check_held(id, site)?;
-        let holding = &mut self.holdings[id as usize];
-        holding.touched = true;
+        let holding = &self.holdings[id as usize];
         let ring = &mut self.rings[holding.ring];
         // What the consuming side writes itself it fences itself.
         let list = if holding.side == ring.last() { &mut ring.rewritten } else { &mut ring.written };

@@ -125,8 +125,6 @@ impl Specialiser<'_> {
             bytes: None,
             copied: false,
             stored: false,
-            touched: false,
-            multiplied: false,
             done: false,
         });
         self.advance_state(ring, side, site)?;

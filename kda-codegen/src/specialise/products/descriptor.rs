@@ -113,7 +113,7 @@ impl Specialiser<'_> {
             return Err(Diagnostic::new(902, site, message).help(why));
         }
         self.buffers[view.buffer].multiplied = true;
-        self.note_product(view.slot, view.buffer, site)?;
+        self.note_read(view.slot, view.buffer, false, site)?;
         let (base, stage) = self.stage_address(view, site)?;
         let base: Src = match base {
             Base::Reg(reg) => reg.into(),

@@ -111,31 +111,53 @@ fn operands_of_products() {
     }
 }
 
-/// The wait for products joins the lanes of a warp. Where threads read the stage as well, they meet before the release.
+/// A release hands over everything that the role has done, in all lanes, also where products alone read the stage.
 #[test]
-fn lanes_meet_where_threads_read_the_stage() {
-    let plain = source(2, MAPS, BY_MAP);
-    let (run, _) = prepare(&plain, 3);
-    assert_eq!(run.compiled.ptx.matches("bar.warp.sync").count(), 0, "{}", run.compiled.ptx);
-    let read = "if n > 99 { y.at([lane, 0]).store(slot.b[[lane % 8, lane]] as f32); }";
-    let waits = "wgmma::commit();
-                wgmma::wait::<0>();";
-    // Products behind a condition wait behind it, too.
-    let step = "#[unroll]
-                for i in 0..4";
-    let conditional = plain.replace(step, &format!("if n > 0 {{ {step}")).replace(waits, &format!("{waits} }}"));
-    let read_ahead = plain.replace(waits, &format!("{read} {waits}"));
-    let read_behind = plain.replace(waits, &format!("{waits} {read}"));
-    for source in [read_ahead, read_behind, conditional] {
-        let (mut run, expected) = prepare(&source, 3);
-        assert_eq!(run.launch_everywhere(1).read::<f32>("y"), expected);
-        assert_eq!(run.compiled.ptx.matches("bar.warp.sync").count(), 1, "{source}");
+fn a_release_behind_products_hands_over_what_lanes_have_stored() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 160, grid = 1, min_blocks_per_sm = 1)]
+    #[roles(math = 0..4, load = 4..5)]
+    fn k(
+        #[dims(256, 64)] a: TensorMap<bf16, Shape<64, 64>, Swizzle<128>>, #[dims(64, 64)] c: GlobalMut<f32>,
+        #[dims(3, 128)] z: GlobalMut<u32>,
+    ) {
+        let ring = Pipeline::<load, math> { a: smem::<bf16, Shape<64, 64>, Swizzle<128>, 1>() };
+        let note = smem::<u32, Shape<4, 128>>();
+        #[role(load)]
+        for i in 0..4 {
+            let slot = ring.acquire();
+            #[elect_one]
+            { slot.a.tma_load(a, [i * 64, 0]); }
+            if i > 0 { for j in 0..4 { z.at([i - 1, 32 * j + lane]).store(note[[i - 1, 32 * j + lane]]); } }
+            slot.commit();
+        }
+        #[role(math)]
+        {
+            let mut acc = Acc::<f32, 64, 64>::zero();
+            for i in 0..4 {
+                AHEAD
+                let slot = ring.wait();
+                acc.mma(slot.a, slot.a);
+                wgmma::commit();
+                wgmma::wait::<0>();
+                BEHIND
+                slot.release();
+            }
+            acc.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
     }
-    let touched = plain.replace(waits, &format!("y.at([lane, warp]).store(slot.b[[lane % 8, lane]] as f32); {waits}"));
-    let (mut run, _) = prepare(&touched, 5);
-    run.compiled.ptx = run.compiled.ptx.replace("bar.warp.sync -1;", "");
-    let fails = |schedule: Schedule| run.try_launch(1, &Options { schedule, ..Options::default() }).is_err();
-    assert!(Schedule::ALL.map(fails).contains(&true));
+}";
+    let note = "note[[i, tid]] = 7 * i + tid;";
+    for [ahead, behind] in [[note, ""], ["", note]] {
+        let mut run = Run::new(&source.replace("AHEAD", ahead).replace("BEHIND", behind));
+        run.map("a", &vec![bits(1); 256 * 64], &[256, 64]).tensor("c", &vec![0f32; 64 * 64]);
+        let noted = run.tensor("z", &vec![0u32; 3 * 128]).launch_everywhere(1).read::<u32>("z");
+        assert_eq!(noted, (0..3 * 128).map(|at| 7 * (at / 128) + at % 128).collect::<Vec<u32>>());
+        run.compiled.ptx = run.compiled.ptx.replace("bar.warp.sync -1;", "");
+        let fails = |schedule: Schedule| run.try_launch(1, &Options { schedule, ..Options::default() }).is_err();
+        assert!(Schedule::ALL.map(fails).contains(&true));
+    }
 }
 
 /// The fence between the stores of operands and the products stands in the storing threads, one a stage.
