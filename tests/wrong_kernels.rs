@@ -119,3 +119,44 @@ fn a_check_tells_wrong_kernels() {
     assert!(count >= 100, "{count} mutants");
     assert!(survivors.is_empty(), "{} of {count} survive (seed {SEED}):\n{}", survivors.len(), survivors.join("\n"));
 }
+
+/// Walks over the tiles of a product that leave some out, or come to some twice: on more rows than are walked through together, each
+/// is told from the right one.
+#[test]
+fn a_check_tells_wrong_walks() {
+    use kda::checks::gemm::{GROUPS, Product};
+    use kda::mutate::subject::compile;
+    use kda_kernels::gemm::GemmWsVariant;
+    let source = kda_kernels::SOURCES.into_iter().find(|source| source.family == "gemm").expect("the source of gemm");
+    let variants =
+        GemmWsVariant::ALL.into_iter().filter(|v| v.bn() == 256 && v.out() == kda::core::Elem::BF16 && !v.silu());
+    for variant in variants {
+        let fails = |from: &str, to: &str| {
+            let text = source.text.replace(from, to);
+            assert!(from.is_empty() || text != source.text, "{from}");
+            let compiled = compile(variant.desc(), &source, &text).expect("it compiles");
+            let ptx: &'static str = compiled.ptx.leak();
+            let desc = Box::leak(Box::new(KernelDesc { ptx, hash: content_hash(ptx), ..*variant.desc() }));
+            let executor = SimExecutor::default();
+            let device = Device::simulator(&executor);
+            let mut product = Product::new(device, variant, GROUPS, 2 * variant.ctas(), true, SEED).expect("a product");
+            product.launch.desc = desc;
+            product.judge(device).map_or(true, |(error, limit)| error.is_nan() || error > limit)
+        };
+        assert!(!fails("", ""), "{}", variant.desc().entry);
+        for (from, to) in [
+            ("item / (GROUP * columns) * GROUP", "item / (GROUP * columns)"),
+            ("item % (GROUP * columns)", "item"),
+            ("min(rows - first, GROUP)", "GROUP"),
+            ("rest % height, rest / height", "rest / height, rest % height"),
+            ("step_by(ctas / CTAS)", "step_by(ctas)"),
+            ("(ctaid.x / CTAS..rows", "(0..rows"),
+        ] {
+            // With one CTA in a cluster both steps are the same.
+            if (from, variant.ctas()) == ("step_by(ctas / CTAS)", 1) {
+                continue;
+            }
+            assert!(fails(from, to), "{}: `{from}` -> `{to}`", variant.desc().entry);
+        }
+    }
+}

@@ -56,7 +56,9 @@ fn main() -> Result<(), Failure> {
 fn first(executor: &CudaExecutor, start: Instant) -> Result<(), Failure> {
     let opened = start.elapsed().as_secs_f64();
     let device = Device { executor, guarding: Guarding::NONE };
-    let (variant, size) = (GemmWsVariant::ALL[4], SIZES[0]);
+    let size = SIZES[0];
+    let fitting = |v: &GemmWsVariant| v.bn() == 256 && v.ctas() == 1 && v.out() == kda_core::Elem::BF16 && !v.silu();
+    let variant = GemmWsVariant::ALL.into_iter().find(fitting).ok_or("a tile of 128 x 256")?;
     let product = Product::new(device, variant, size, ctas(variant, size, executor.multiprocessors()), false, SEED)?;
     let before = Instant::now();
     executor.warm(variant.desc())?;

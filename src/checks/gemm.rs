@@ -1,9 +1,9 @@
 //! `gemm` against float64: bf16 operands, f32 accumulation, bias, SiLU, one rounding to the type of the result.
 //!
-//! The budget comes from the storage rounding and from an accumulation of the same products that rounds as tensor cores do. M and K are ragged, N is a multiple of 8:
-//! copies write whole 16 bytes. Whatever lies between the rows of C stays as it was.
+//! The budget comes from the storage rounding and from an accumulation of the same products that rounds as tensor cores do. M and K
+//! are ragged, N is a multiple of 8: copies write whole 16 bytes. Whatever lies between the rows of C stays as it was.
 
-use super::{Device, Measured, Request, Sink};
+use super::{Device, Extent, Measured, Request, Sink};
 use half::bf16;
 use kda_core::exec::Stream;
 use kda_core::{Elem, KernelDesc, PreparedLaunch};
@@ -11,23 +11,29 @@ use kda_kernels::gemm::{GemmWsArgs, GemmWsVariant};
 use kda_ref::budget::{Budget, Stored};
 use kda_ref::rng::Rng;
 use kda_ref::tensor_core;
-use kda_runtime::DeviceBuffer;
+use kda_runtime::executor::sim::{Options, Schedule, SimExecutor, schedule_name};
+use kda_runtime::{Backend, DeviceBuffer};
 
 type Failure = Box<dyn std::error::Error>;
 
 /// M, N, K, and whether there is a bias: one tile, single rows and columns, parts of tiles, more tiles than CTAs with more steps
 /// than stages.
-const SIZES: [([u64; 3], bool); 5] = [
+const SIZES: [([u64; 3], bool); 6] = [
     ([128, 256, 64], false),
     ([1, 8, 8], true),
     ([200, 136, 328], true),
     ([130, 264, 8], false),
     ([521, 296, 456], true),
+    (GROUPS, true),
 ];
+/// More rows of tiles than are walked through together, in two columns: the second group is a part of one. One step along K.
+pub const GROUPS: [u64; 3] = [4360, 264, 8];
+/// Several tiles a CTA, and more steps along K than twice the depth of a ring.
+const SAMPLE: [u64; 3] = [521, 296, 824];
 /// Rows of a tile.
 const BM: u32 = 128;
-/// CTAs of the grid, so that each walks over several of these tiles.
-const CTAS: u32 = 2;
+/// Clusters of the grid, so that each walks over several of these tiles.
+const CLUSTERS: u32 = 2;
 
 /// CTAs of a persistent grid: one an SM, or one a tile if there are fewer of these, in whole clusters.
 pub fn ctas(variant: GemmWsVariant, [m, n, _]: [u64; 3], multiprocessors: u32) -> u32 {
@@ -37,31 +43,40 @@ pub fn ctas(variant: GemmWsVariant, [m, n, _]: [u64; 3], multiprocessors: u32) -
     clusters as u32 * cluster
 }
 
-/// Runs every variant on every size.
+/// Runs every variant on every size. A full check in the simulator goes on to every schedule.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
-    let count = (GemmWsVariant::ALL.len() * SIZES.len()) as f64;
-    let mut done = 0.0;
-    for variant in GemmWsVariant::ALL {
+    let device = Device::of(request.device);
+    for (done, variant) in GemmWsVariant::ALL.into_iter().enumerate() {
+        let share = (done + 1) as f64 / GemmWsVariant::ALL.len() as f64;
         for (size, bias) in SIZES {
-            done += 1.0;
-            sink(measure(Device::of(request.device), variant, size, bias, request.seed)?, done / count);
+            sink(measure(device, variant, size, bias, request.seed)?, share);
+        }
+        if request.extent == Extent::Full && request.device.backend == Backend::Sim {
+            for schedule in Schedule::ALL {
+                let options = Options { schedule, seed: request.seed, ..Options::default() };
+                let executor = SimExecutor::for_kernel(options, variant.desc());
+                let mut measured = measure(Device::simulator(&executor), variant, SAMPLE, true, request.seed)?;
+                measured.case += &format!(", schedule {}", schedule_name(schedule));
+                sink(measured, share);
+            }
         }
     }
     Ok(())
 }
 
-/// Runs one variant on a ragged problem: several tiles a CTA, and more steps along K than twice the depth of a ring.
+/// Runs one variant on its sample problem.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = GemmWsVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), desc));
     let variant = variant.ok_or_else(|| format!("{} is no variant of gemm", desc.entry))?;
-    sink(measure(device, variant, [521, 296, 824], true, seed)?, 1.0);
+    sink(measure(device, variant, SAMPLE, true, seed)?, 1.0);
     Ok(())
 }
 
 fn measure(device: Device, variant: GemmWsVariant, size: [u64; 3], bias: bool, seed: u64) -> Result<Measured, String> {
     let [m, n, k] = size;
     let case = format!("{} [{m}, {n}], K = {k}", variant.desc().entry);
-    let judged = Product::new(device, variant, size, CTAS, bias, seed).and_then(|product| product.judge(device));
+    let grid = CLUSTERS * variant.ctas();
+    let judged = Product::new(device, variant, size, grid, bias, seed).and_then(|product| product.judge(device));
     let (error, budget) = judged.map_err(|cause| format!("{case}: {cause}"))?;
     Ok(Measured { case, output: "c".into(), error, budget })
 }
