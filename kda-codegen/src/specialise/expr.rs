@@ -288,6 +288,9 @@ impl Specialiser<'_> {
         }
         self.check_idle("at this `return`", site)?;
         self.returned = true;
+        if !self.waited {
+            self.left_early = self.left_early.or(Some(site.ends()));
+        }
         self.cluster.returned = self.cluster.returned.or(Some(site.ends()));
         self.place(site);
         let place = self.builder.place;

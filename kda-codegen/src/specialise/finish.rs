@@ -50,7 +50,7 @@ impl Specialiser<'_> {
             param_bytes: self.resolved.param_bytes,
             consts: self.variant.bindings.iter().map(|(n, v)| (n.clone(), const_text(v))).collect(),
             requires: self.resolved.requires.clone(),
-            pdl: self.dependent,
+            pdl: self.dependent.is_some(),
             file: span.file(),
             line: span.start().line as u32,
         };

@@ -180,7 +180,9 @@ struct Specialiser<'a> {
     /// `pdl::wait()` has run on every path to here.
     waited: bool,
     /// The kernel waits for its predecessor somewhere.
-    dependent: bool,
+    dependent: Option<(Span, Span)>,
+    /// A `return` that is come to without such a wait.
+    left_early: Option<(Span, Span)>,
     /// Name of the variable that is being declared.
     naming: Option<String>,
     returned: bool,
@@ -255,7 +257,8 @@ impl<'a> Specialiser<'a> {
             budget: Budget::default(),
             files: Vec::new(),
             waited: false,
-            dependent: false,
+            dependent: None,
+            left_early: None,
             naming: None,
             returned: false,
             rings: Vec::new(),
@@ -294,7 +297,7 @@ impl<'a> Specialiser<'a> {
         self.check_landed_by("the kernel")?;
         self.free_tensor_memory()?;
         self.leave_cluster()?;
-        if self.dependent {
+        if let Some(wait) = self.dependent {
             for (param, state) in self.resolved.params.iter().zip(&self.params) {
                 if let Some(span) = state.early {
                     return Err(Diagnostic::new(
@@ -305,8 +308,20 @@ impl<'a> Specialiser<'a> {
                     .help("move the access behind the wait, or mark the parameter `stable` if no running predecessor writes it"));
                 }
             }
+            self.check_waits(wait)?;
         }
         Ok(())
+    }
+
+    /// A kernel that waits for its predecessor does so on every path: whoever waits for it relies on that.
+    fn check_waits(&self, wait: (Span, Span)) -> Result<()> {
+        let (place, message) = match self.left_early {
+            Some(place) => (place, "a CTA that returns here has not waited for the predecessor"),
+            None if !self.waited => (wait, "only some paths come to this wait for the predecessor"),
+            None => return Ok(()),
+        };
+        Err(Diagnostic::new(663, place, message)
+            .help("put `pdl::wait()` where every path passes, ahead of each `return`"))
     }
 
     /// The source of what is emitted next.

@@ -61,7 +61,7 @@ impl Specialiser<'_> {
                 self.place(site);
                 self.builder.inst(DependencyWait {});
                 self.waited = true;
-                self.dependent = true;
+                self.dependent = Some(site.ends());
             }
             "pdl::launch_dependents" => {
                 let [] = self.arguments(name, args, site)?;

@@ -83,4 +83,11 @@ pub const ENTRIES: &[Entry] = &[
          condition is false it reads what an earlier trip has left, or nothing at all. Or no role fills the buffer.",
         "Read the buffer under the same condition; fill it in some role.",
     ),
+    entry(
+        663,
+        "wait for the predecessor on some paths only",
+        "The kernel launched next relies on this one having waited for its own predecessor. A CTA that ends without the wait ends \
+         too early for it.",
+        "Put `pdl::wait()` where every path passes, ahead of each `return`.",
+    ),
 ];
