@@ -82,8 +82,13 @@ def microseconds(work):
 
 def main():
     m, n, k = SIZE
-    name = sys.argv[1]
-    work, (a, b, c), compiling = triton_product(m, n, k) if name == "triton" else cute_product(m, n, k, sys.argv[2])
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name == "triton" and len(sys.argv) == 2:
+        work, (a, b, c), compiling = triton_product(m, n, k)
+    elif name == "cute" and len(sys.argv) == 3:
+        work, (a, b, c), compiling = cute_product(m, n, k, sys.argv[2])
+    else:
+        sys.exit(__doc__)
     first = time.perf_counter() - START
     right = torch.matmul(a, b.T)
     error = ((c.float() - right.float()).norm() / right.float().norm()).item()

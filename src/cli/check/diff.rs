@@ -2,16 +2,18 @@
 
 use kda::checks::{Operator, Request, Sink};
 use kda::registry::kernels;
+use std::io::Write;
 
 /// Compares every variant that the device can run; what it cannot is said on standard error.
-pub fn run(request: &Request, operator: &Operator, sink: Sink) -> Result<(), String> {
+pub fn run(request: &Request, operator: &Operator, err: &mut dyn Write, sink: Sink) -> Result<(), String> {
     let executor = request.device.executor.as_ref();
     let (major, minor) = executor.compute_capability();
     let variants: Vec<_> = kernels().into_iter().filter(|desc| desc.family == operator.name).collect();
     for (index, desc) in variants.iter().enumerate() {
         let share = (index + 1) as f64 / variants.len() as f64;
         if !desc.arch.runs_on(major, minor) {
-            eprintln!("{}: not compared, it needs {}", desc.entry, desc.arch);
+            let said = writeln!(err, "{}: not compared, it needs {}", desc.entry, desc.arch);
+            said.map_err(|cause| format!("standard error cannot be written: {cause}"))?;
             continue;
         }
         kda::diff::variant(operator, executor, desc, request.seed, &mut |measured, _| sink(measured, share))?;

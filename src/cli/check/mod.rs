@@ -39,7 +39,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, operators: &[Operator], streams: &mut Streams) -> Result<Verdict, Stop> {
     let names: Vec<&str> = operators.iter().map(|operator| operator.name).collect();
     if let Some(unknown) = arguments.ops.iter().find(|wanted| !names.contains(&wanted.as_str())) {
-        return Err(Stop::Input(format!("there is no operator `{unknown}`{}", hint(unknown, &names, "kda check"))));
+        let near = hint(unknown, &names, "kda check --help");
+        return Err(Stop::Input(format!(
+            "there is no operator `{unknown}`{near}; one of {} is needed",
+            names.join(", ")
+        )));
     }
     if operators.is_empty() {
         writeln!(streams.err, "error: this build has no operator to check")?;
@@ -101,8 +105,11 @@ fn run_on(
                 if passes { "pass" } else { "fail" }.into(),
             ]);
         };
-        let result =
-            if arguments.diff { diff::run(&request, operator, &mut take) } else { (operator.run)(&request, &mut take) };
+        let result = if arguments.diff {
+            diff::run(&request, operator, streams.err, &mut take)
+        } else {
+            (operator.run)(&request, &mut take)
+        };
         if let Err(cause) = result {
             failed += 1;
             causes.push(format!("{}: {cause}", operator.name));

@@ -137,7 +137,7 @@ fn operators_are_chosen_by_name() {
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stop = run(&arguments, &[GOOD], &mut Streams { out: &mut out, err: &mut err }).unwrap_err();
-    assert!(stop.to_string().ends_with("near it: `good`"), "{stop}");
+    assert!(stop.to_string().ends_with("near it: `good`; one of good is needed"), "{stop}");
 }
 
 #[test]
