@@ -64,6 +64,8 @@ fn broken_cases_are_refused() {
         ("// A fault.", "//", "the header says in a sentence what is wrong"),
         ("; x f32 [64] random", "", "run: nothing on `x`"),
         ("; x f32 [64] random", "; x f32 [64] random; z u32 1", "run: no parameter `z`"),
+        ("; x f32 [64] random", "; x f32 [64] random; ahead z", "run: no tensor `z`"),
+        ("; x f32 [64] random", "; x f32 [64] random; ahead x", "KDA3001 is marked at line 12, and not reported"),
         ("x f32 [64] random", "x f32 [64] noise", "run: `x f32 [64] noise`"),
     ] {
         let said = verdict(Net::Simulator, from, to);
