@@ -88,3 +88,35 @@ END:"
         assert_eq!(report.code, Code::Registers, "{report}");
     }
 }
+
+/// The last cluster barrier releases the arrivals at the barriers of a CTA that may then exit.
+#[test]
+fn an_arrival_reaches_its_cta_before_that_exits() {
+    let kernel = |order: &'static str| {
+        move || {
+            let body = format!(
+                "    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    mov.u32 %r2, %cluster_ctarank;
+    xor.b32 %r3, %r2, 1;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [%r1], 1;
+    @!%p0 fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    mapa.shared::cluster.u32 %r4, %r1, %r3;
+    @!%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+    barrier.cluster.arrive.{order}.aligned;
+    barrier.cluster.wait.acquire.aligned;"
+            );
+            let mut bench = Bench::new(&[], &body);
+            (bench.grid, bench.cluster) = ([2, 1, 1], 2);
+            bench
+        }
+    };
+    clean(kernel("release"), |_| {});
+    faulty(kernel("relaxed"), Code::Race, "ret");
+    let report = kernel("relaxed")().run().unwrap_err();
+    assert!(report.message.contains("orders an arrival of another CTA at its mbarrier"), "{report}");
+    assert!(report.others[0].at.text.contains("mbarrier.arrive.release.cluster"), "{report}");
+}

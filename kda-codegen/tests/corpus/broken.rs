@@ -14,7 +14,7 @@ mod family {
     fn k(#[dims(64)] x: Global<f32>, #[dims(64)] y: GlobalMut<f32>) {
         let row = smem::<f32, Shape<64>>();
         row[[tid]] = x.at([tid]).load(); //~ KDA3001 //~ fix-insert: cta_sync();
-        y.at([tid]).store(row[[63 - tid]]); //~ also
+        y.at([tid]).store(row[[63 - tid]]); //~ or KDA3001
     }
 }
 ";
@@ -34,7 +34,8 @@ fn broken_cases_are_refused() {
     assert_eq!(verdict(Net::Simulator, "", ""), "ok");
     for (from, to, why) in [
         // Marks.
-        (" //~ also", "", "line 12 is named, and not marked"),
+        (" //~ or KDA3001", "", "KDA3001 at line 12, but marked is KDA3001 at line 11"),
+        ("//~ or KDA3001", "//~ also", "KDA3001 at line 12, but marked is KDA3001 at line 11"),
         ("    }\n}", "    } //~ also\n}", "line 13 is marked `also`, and not named"),
         (
             "let row = smem::<f32, Shape<64>>();",
@@ -45,8 +46,8 @@ fn broken_cases_are_refused() {
         (" //~ KDA3001", "", "no line is marked with a code"),
         ("KDA3001", "KDA3002", "but marked is KDA3002 at line 11"),
         ("KDA3001", "KDA0661", "is not of this net"),
-        ("//~ also", "//~ or KDA3006", "KDA3006 is marked at line 12, and not reported"),
-        ("//~ also", "//~ aslo", "`aslo` is no mark"),
+        ("//~ or KDA3001", "//~ or KDA3001 //~ or KDA3006", "KDA3006 is marked at line 12, and not reported"),
+        ("//~ or KDA3001", "//~ aslo", "`aslo` is no mark"),
         // The correction.
         (" //~ fix-insert: cta_sync();", "", "no correction is marked"),
         ("fix-insert: cta_sync();", "fix-insert: warp_sync();", "the corrected kernel is not clean"),
@@ -63,12 +64,14 @@ fn broken_cases_are_refused() {
         ("// A fault.", "//", "the header says in a sentence what is wrong"),
         ("; x f32 [64] random", "", "run: nothing on `x`"),
         ("; x f32 [64] random", "; x f32 [64] random; z u32 1", "run: no parameter `z`"),
+        ("; x f32 [64] random", "; x f32 [64] random; ahead z", "run: no tensor `z`"),
+        ("; x f32 [64] random", "; x f32 [64] random; ahead x", "KDA3001 is marked at line 12, and not reported"),
         ("x f32 [64] random", "x f32 [64] noise", "run: `x f32 [64] noise`"),
     ] {
         let said = verdict(Net::Simulator, from, to);
         assert!(said.contains(why), "`{from}` -> `{to}`: {said}");
     }
-    // The code's mark on the wrong line.
+    // A mark on the wrong line.
     let moved = RACE.replace(" //~ KDA3001", "").replace("Shape<64>>();", "Shape<64>>(); //~ KDA3001");
     let case = Case::parse("inline.rs.txt", Net::Simulator, &moved).expect("a case");
     let said = judge::case(&case).expect_err("the wrong line");
@@ -114,5 +117,28 @@ fn broken_cases_of_the_compiler_are_refused() {
     ] {
         let said = verdict(&BARRIERS.replacen(from, to, 1));
         assert!(said.contains(why), "`{from}` -> `{to}`: {said}");
+    }
+}
+
+/// The code's mark and `also` of a case change places: the net names both lines, and reports at one of them.
+#[test]
+fn the_code_is_marked_where_the_net_reports() {
+    for (net, name, text) in [
+        (Net::Simulator, "fence_ahead_of_the_writes.ptx", include_str!("simulator/fence_ahead_of_the_writes.ptx")),
+        (Net::Compiler, "stage_released_twice.rs.txt", include_str!("compiler/stage_released_twice.rs.txt")),
+    ] {
+        let right = Case::parse(name, net, text).expect("a case");
+        assert_eq!(judge::case(&right), Ok(()), "{name}");
+        let code = format!("//~ KDA{:04}", right.code);
+        let swapped = text.replace("//~ also", "//~ swapped").replace(&code, "//~ also").replace("//~ swapped", &code);
+        let case = Case::parse(name, net, &swapped).expect("a case");
+        assert_eq!((case.line, case.also.as_slice()), (right.also[0], [right.line].as_slice()), "{name}");
+        let said = judge::case(&case).expect_err(name);
+        let why = format!("at line {}, but marked is KDA{:04} at line {}", right.line, right.code, case.line);
+        assert!(said.contains(&why), "{name}: {said}");
+        // Without `also`, a line that only the notes name.
+        let case = Case::parse(name, net, &text.replace(" //~ also", "")).expect("a case");
+        let said = judge::case(&case).expect_err(name);
+        assert!(said.contains(&format!("line {} is named, and not marked", right.also[0])), "{name}: {said}");
     }
 }

@@ -14,8 +14,8 @@
 //!
 //! | mark | meaning |
 //! | --- | --- |
-//! | `KDA3001` | the net reports this code at this line |
-//! | `or KDA3005` | under other schedules the net reports this code at this line |
+//! | `KDA3001` | the net reports this code, and the error or the report stands at this line |
+//! | `or KDA3005` | under other schedules the simulator reports this code at this line; a race, at its other access |
 //! | `also` | the report names this line too |
 //! | `fix: text` | the corrected kernel has this text in place of the line |
 //! | `fix-insert: text` | the corrected kernel has this text behind the line |

@@ -91,7 +91,7 @@ fn refused(case: &Case) -> Result<(), String> {
     named(case, &notes).map_err(|e| format!("{e}\n{all}"))
 }
 
-/// The simulator reports this code, at these lines, under every schedule or under some.
+/// The simulator reports this code, with its site at the marked line, under every schedule or under some.
 fn reported(case: &Case) -> Result<(), String> {
     let bench = bench(case, &case.wrong)?;
     let (mut found, mut clean) = (Vec::new(), Vec::new());
@@ -110,17 +110,15 @@ fn reported(case: &Case) -> Result<(), String> {
             };
             report = race;
         }
-        let here = lines_of(case, &report);
-        let marks = [(case.code, case.line)].into_iter().chain(case.or.iter().copied());
-        let mut said = marks.filter(|(code, line)| report.code as u16 == *code && here.contains(line)).peekable();
-        if said.peek().is_none() {
+        let said = (report.code as u16, report.site.as_ref().map_or(0, |site| line_of(case, site)));
+        if said != (case.code, case.line) && !case.or.contains(&said) {
             return Err(format!(
-                "under {schedule:?} {} at lines {here:?}, but marked is KDA{} at line {}: {report}",
-                report.code, case.code, case.line
+                "under {schedule:?} {} at line {}, but marked is KDA{} at line {}: {report}",
+                report.code, said.1, case.code, case.line
             ));
         }
-        found_as.extend(said);
-        lines.extend(here);
+        found_as.insert(said);
+        lines.extend(lines_of(case, &report));
         found.push((schedule, report));
     }
     let Some((_, first)) = found.first() else { return Err(format!("{NOT_FOUND} under any schedule")) };
@@ -150,10 +148,13 @@ fn named(case: &Case, named: &BTreeSet<u32>) -> Result<(), String> {
 
 /// Lines of the case that a report names.
 pub fn lines_of(case: &Case, report: &Report) -> BTreeSet<u32> {
-    let sites = report.site.iter().chain(&report.others);
-    let line = |site: &kda_sim::report::Site| match case.is_ptx() {
+    report.site.iter().chain(&report.others).map(|site| line_of(case, site)).collect()
+}
+
+/// Line of the case at which a site stands; 0 where the site has no place.
+fn line_of(case: &Case, site: &kda_sim::report::Site) -> u32 {
+    match case.is_ptx() {
         true => site.at.ptx_line,
         false => site.at.source.as_ref().map_or(0, |s| s.line),
-    };
-    sites.map(line).collect()
+    }
 }

@@ -7,6 +7,7 @@
 //! | `n u32 5` | a scalar, an axis or a stride |
 //! | `x f32 [4, 32] random` | a dense tensor; a kernel's parameter says whether it is passed through a map |
 //! | `a bf16 [64, 64] random map [64, 64] 128` | of PTX: through a map of boxes of this shape, with this swizzle or 0 |
+//! | `ahead x` | a dependent launch: the grid ahead may still be writing this tensor |
 //!
 //! Contents are `random` (small whole numbers), `zero`, `poison` (nobody has written it), or `below N` (whole numbers).
 
@@ -37,6 +38,8 @@ pub struct Bench {
     params: Vec<Param>,
     /// By name, with the words of the line.
     items: Vec<(String, Item, String)>,
+    /// Tensors that the grid ahead may still be writing.
+    ahead: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +80,7 @@ impl Bench {
             shared: compiled.shared_bytes,
             params: params.collect(),
             items: Vec::new(),
+            ahead: Vec::new(),
         };
         bench.with(run, false)
     }
@@ -84,8 +88,8 @@ impl Bench {
     /// Of a text.
     pub fn of_ptx(text: &str, run: &str) -> Result<Bench, String> {
         let params = declared(text)?;
-        let bench =
-            Bench { text: text.into(), grid: [0; 3], block: 0, cluster: 1, shared: 0, params, items: Vec::new() };
+        let (items, ahead) = (Vec::new(), Vec::new());
+        let bench = Bench { text: text.into(), grid: [0; 3], block: 0, cluster: 1, shared: 0, params, items, ahead };
         bench.with(run, true)
     }
 
@@ -104,6 +108,7 @@ impl Bench {
                 "block" if ptx => self.block = number(1)?,
                 "cluster" if ptx => self.cluster = number(1)?,
                 "shared" if ptx => self.shared = number(1)?,
+                "ahead" if words.len() > 1 => self.ahead.extend(words[1..].iter().map(|name| name.to_string())),
                 name => {
                     if self.items.iter().any(|(known, ..)| known == name) || words.len() < 3 {
                         return Err(fail());
@@ -114,6 +119,11 @@ impl Bench {
         }
         if let Some(param) = self.params.iter().find(|p| !self.items.iter().any(|(name, ..)| *name == p.name)) {
             return Err(format!("run: nothing on `{}`", param.name));
+        }
+        let tensor =
+            |name: &&String| self.items.iter().any(|(n, item, _)| n == *name && matches!(item, Item::Tensor { .. }));
+        if let Some(name) = self.ahead.iter().find(|name| !tensor(name)) {
+            return Err(format!("run: no tensor `{name}`"));
         }
         if self.grid[0] == 0 || self.block == 0 {
             return Err("run: `grid`, and for PTX `block`".into());
@@ -136,13 +146,16 @@ impl Bench {
                 text += &format!(" map {tile:?} {}", swizzle.span().unwrap_or(0));
             }
         }
+        if !self.ahead.is_empty() {
+            text += &format!("; ahead {}", self.ahead.join(" "));
+        }
         text
     }
 
     /// Runs the text on fresh memory.
     pub fn run(&self, options: &Options) -> Result<Outcome, String> {
         let program = Program::load(&self.text).map_err(|e| format!("{e}"))?;
-        let (mut memory, mut tensors) = (Memory::new(), Vec::new());
+        let (mut memory, mut tensors, mut ahead) = (Memory::new(), Vec::new(), Vec::new());
         let size = self.params.iter().map(|p| p.offset + p.bytes).max().unwrap_or(0);
         let mut block = vec![0u8; size];
         for (seed, (name, item, _)) in self.items.iter().enumerate() {
@@ -158,6 +171,7 @@ impl Bench {
                         memory.write(at, &values).map_err(|e| format!("{e:?}"))?;
                     }
                     tensors.push((at, length));
+                    ahead.extend(self.ahead.contains(name).then_some(at));
                     match param.map.as_ref().or(map.as_ref()) {
                         Some((tile, swizzle)) => encode(at, length, *elem, shape, tile, *swizzle)?,
                         None => at.to_le_bytes().to_vec(),
@@ -168,6 +182,9 @@ impl Bench {
                 return Err(format!("run: `{name}` has {} bytes, not {}", param.bytes, bytes.len()));
             }
             block[param.offset..][..param.bytes].copy_from_slice(&bytes);
+        }
+        if !ahead.is_empty() {
+            memory.depend(&ahead);
         }
         let launch =
             Launch { shared_bytes: self.shared, cluster: self.cluster, ..Launch::new(self.grid, self.block, &block) };

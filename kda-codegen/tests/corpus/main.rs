@@ -26,6 +26,11 @@ use std::path::{Path, PathBuf};
 
 /// Cases below which the corpus is incomplete.
 const FEWEST: usize = 60;
+/// Most lines of a kernel's case.
+const LONGEST: usize = 55;
+/// Folders of cases.
+const FOLDERS: [(&str, Net); 3] =
+    [("compiler", Net::Compiler), ("simulator", Net::Simulator), ("known_gaps", Net::Simulator)];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name)
@@ -33,7 +38,7 @@ fn folder(name: &str) -> PathBuf {
 
 /// The cases of a folder, by name.
 fn cases(name: &str, net: Net) -> Vec<Case> {
-    let Ok(entries) = std::fs::read_dir(folder(name)) else { return Vec::new() };
+    let entries = std::fs::read_dir(folder(name)).unwrap_or_else(|e| panic!("{}: {e}", folder(name).display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     paths
@@ -46,9 +51,16 @@ fn cases(name: &str, net: Net) -> Vec<Case> {
         .collect()
 }
 
-/// Runs a check over cases, on two threads; all failures are reported together.
+/// Why no case of any folder has this part in its name, if that is so.
+fn unmatched(only: &str) -> Option<String> {
+    let matches = |(name, net): &(&str, Net)| cases(name, *net).iter().any(|case| case.name.contains(only));
+    (!FOLDERS.iter().any(matches)).then(|| format!("KDA_CASE: no case has `{only}` in its name"))
+}
+
+/// Runs a check over cases, on two threads; all failures are reported together. `KDA_CASE` chooses by a part of the name.
 fn every(cases: &[Case], check: impl Fn(&Case) -> Result<(), String> + Sync) {
     let only = std::env::var("KDA_CASE").unwrap_or_default();
+    assert_eq!(unmatched(&only), None);
     let next = std::sync::atomic::AtomicUsize::new(0);
     let failures = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -141,4 +153,26 @@ fn the_corpus_is_as_large_as_documented() {
     let page = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let table = table::of(&all);
     assert!(page.contains(&table), "{} should have\n\n{table}", path.display());
+}
+
+/// A filter that chooses nothing proves nothing, and neither does a folder that is not there.
+#[test]
+fn a_case_that_does_not_exist_is_an_error() {
+    for (name, net) in FOLDERS {
+        let first = &cases(name, net)[0];
+        assert_eq!(unmatched(&first.name), None, "{name}");
+    }
+    assert_eq!(unmatched("nosuchcase").as_deref(), Some("KDA_CASE: no case has `nosuchcase` in its name"));
+    assert!(std::panic::catch_unwind(|| cases("nosuchfolder", Net::Simulator)).is_err());
+}
+
+#[test]
+fn kernels_are_as_short_as_documented() {
+    for case in FOLDERS.iter().flat_map(|(name, net)| cases(name, *net)).filter(|case| !case.is_ptx()) {
+        let lines = case.wrong.lines().count();
+        assert!(lines <= LONGEST, "{}: {lines} lines, at most {LONGEST}", case.name);
+    }
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/checking.md"));
+    let said = format!("most have fewer than 40 lines, none has more than {LONGEST}");
+    assert!(page.expect("the page").contains(&said), "docs/checking.md should say: {said}");
 }
