@@ -267,6 +267,20 @@ impl Machine<'_> {
         report
     }
 
+    /// A branch marked `.uni` that lanes `act` of the active ones take, and the others do not.
+    #[cold]
+    pub(super) fn uniform_diverges(&self, w: usize, pc: u32, act: u32, active: u32) -> Box<Report> {
+        self.report_at(
+            w,
+            pc,
+            act,
+            Code::Divergent,
+            format!("a branch marked .uni diverges: lanes {act:#010x} of {active:#010x} take it"),
+            "branch",
+            "leave out .uni, or branch on a value that is the same in every lane that comes here",
+        )
+    }
+
     /// A warp in which nobody can run: lanes that wait for lanes which will not come.
     pub(super) fn check_divergence(&self, w: usize) -> super::Outcome<()> {
         let warp = &self.warps[w];

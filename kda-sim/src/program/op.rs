@@ -143,8 +143,8 @@ pub enum Kind {
     Select64 { d: u16, a: u16, b: u16, pred: u16, negated: bool },
     /// A clock into a 64-bit register; in nanoseconds or cycles.
     Clock { d: u16 },
-    /// Branch.
-    Bra { target: u32 },
+    /// Branch; `uniform` if it is marked `.uni`.
+    Bra { target: u32, uniform: bool },
     /// End of the thread.
     Exit,
     /// Error.
