@@ -39,10 +39,20 @@ pub struct AddressRef {
 pub enum MemSpace {
     /// Global memory.
     Global,
-    /// Shared memory of the CTA or of its cluster.
+    /// Shared memory of the CTA: `.shared` and `.shared::cta`.
     Shared,
+    /// Shared memory of the CTA or of its cluster: `.shared::cluster`.
+    Cluster,
     /// Decided by each address.
     Generic,
+}
+
+impl MemSpace {
+    /// True for shared memory, of whatever CTA.
+    #[inline(always)]
+    pub fn is_shared(self) -> bool {
+        matches!(self, MemSpace::Shared | MemSpace::Cluster)
+    }
 }
 
 /// Order of a memory operation.
