@@ -120,3 +120,32 @@ fn an_arrival_reaches_its_cta_before_that_exits() {
     assert!(report.message.contains("orders an arrival of another CTA at its mbarrier"), "{report}");
     assert!(report.others[0].at.text.contains("mbarrier.arrive.release.cluster"), "{report}");
 }
+
+/// No count, and the count of all threads of the CTA, are one barrier.
+#[test]
+fn a_barrier_of_all_threads_has_two_forms() {
+    let kernel = |first: &str, second: &str| {
+        let body = format!(
+            "    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    setp.lt.u32 %p0, %r0, 32;
+    st.shared.u32 [%r2], %r0;
+    @%p0 bra FIRST;
+    {second}
+    ld.shared.u32 %r3, [%r1];
+    bra END;
+FIRST:
+    {first}
+    ld.shared.u32 %r3, [%r1+128];
+END:"
+        );
+        Bench::new(&[], &body).block(96)
+    };
+    for (first, second) in
+        [("bar.sync 0;", "bar.sync 0, 96;"), ("bar.sync 3, 96;", "bar.sync 3;"), ("bar.sync 0;", "bar.sync 0;")]
+    {
+        clean(|| kernel(first, second), |_| {});
+    }
+    faulty(|| kernel("bar.sync 0;", "bar.sync 1, 96;"), Code::Deadlock, "bar.sync");
+}

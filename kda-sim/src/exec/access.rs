@@ -67,13 +67,17 @@ impl Machine<'_> {
     #[inline(always)]
     pub(super) fn locate(&self, cta: usize, space: MemSpace, address: u64, bytes: u64) -> Option<(Target, usize)> {
         let shared = match space {
-            MemSpace::Shared => true,
+            MemSpace::Shared | MemSpace::Cluster => true,
             MemSpace::Global => false,
             MemSpace::Generic => address < GLOBAL_BASE,
         };
         if shared {
             let address = if space == MemSpace::Generic { address.checked_sub(SHARED_WINDOW)? } else { address };
-            let (cta, offset) = self.shared_offset(cta, address, bytes)?;
+            let own = cta;
+            let (cta, offset) = self.shared_offset(own, address, bytes)?;
+            if space == MemSpace::Shared && cta != own {
+                return None;
+            }
             return Some((Target::Shared { cta }, offset as usize));
         }
         if !self.memory.contains(address, bytes) {
@@ -154,7 +158,7 @@ impl Machine<'_> {
             return Err(self.undefined(w, pc, undefined, "is the address of a load"));
         }
         let bytes = elements.bytes as usize * elements.count as usize;
-        if address.space != MemSpace::Shared && !warp.dependency_wait {
+        if !address.space.is_shared() && !warp.dependency_wait {
             self.stats.read_before_wait = true;
             if self.memory.dependent {
                 self.early(w, pc, act, |lane| addresses[lane], "read")?;
@@ -234,7 +238,7 @@ impl Machine<'_> {
             return Err(self.undefined(w, pc, undefined, "is the address of a store"));
         }
         let bytes = elements.bytes as usize * elements.count as usize;
-        if address.space != MemSpace::Shared && !warp.dependency_wait {
+        if !address.space.is_shared() && !warp.dependency_wait {
             self.stats.wrote_before_wait = true;
             if self.memory.dependent {
                 self.early(w, pc, act, |lane| addresses[lane], "write")?;

@@ -203,6 +203,7 @@ impl Machine<'_> {
                 (r, false) => u64::from(warp.registers.b32[r as usize][l]),
             };
             let new = combine(op, ty, old, value(b), value(c));
+            let writes = op != AtomicOp::Cas || old == value(b);
             block.data[offset..offset + bytes].copy_from_slice(&new.to_le_bytes()[..bytes]);
             let defined = !old_undefined || op == AtomicOp::Exch;
             block.set_defined(offset, bytes, defined);
@@ -220,7 +221,10 @@ impl Machine<'_> {
                 };
                 *u = *u & !(1 << lane) | u32::from(old_undefined) << lane;
             }
-            self.publish_location(w, lane, key + offset as u64 / 4, order, scope, true);
+            // A comparison that fails writes nothing, so there is nothing that an acquire could see.
+            if writes {
+                self.publish_location(w, lane, key + offset as u64 / 4, order, scope, true);
+            }
         }
         self.progress += 1;
         Ok(Flow::Yield)

@@ -86,7 +86,8 @@ impl Machine<'_> {
         }
         let (cta, index) = (self.warps[w].cta, self.warps[w].index);
         let named = &self.ctas[cta].barriers[id as usize];
-        if named.arrived > 0 && named.threads != threads {
+        let all = |n: Option<u32>| n.unwrap_or(most);
+        if named.arrived > 0 && all(named.threads) != all(threads) {
             let (was, is) = (count(named.threads), count(threads));
             let mut report = self.barrier_error(
                 w,
@@ -111,8 +112,10 @@ impl Machine<'_> {
         let named = &mut self.ctas[cta].barriers[id as usize];
         named.waited |= waited;
         if named.arrived == 0 {
-            (named.threads, named.first_pc) = (threads, pc);
+            named.first_pc = pc;
         }
+        // The count of all threads is what no count means, but for warps that have exited.
+        named.threads = named.threads.or(threads);
         match &mut named.clocks {
             Some(to) => to.join(&clocks),
             None => named.clocks = Some(clocks),

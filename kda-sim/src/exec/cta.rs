@@ -1,5 +1,6 @@
 //! A CTA: shared memory, named barriers, mbarriers; and a cluster of CTAs.
 
+use super::loops::Loops;
 use super::product::{Products, Warpgroup};
 use super::tensor_memory::{TensorAccesses, TensorMemory};
 use super::thread_copies::ThreadCopies;
@@ -150,6 +151,7 @@ impl Machine<'_> {
                     registers: self.program.registers.clone(),
                     live,
                     groups: Vec::new(),
+                    loops: Loops::default(),
                     knowledge: Vec::new(),
                     clock: 1,
                     segment,
@@ -185,6 +187,7 @@ impl Machine<'_> {
                 warp.watch.reset(self.program.registers.b32.len());
             }
             warp.groups.clear();
+            warp.loops.clear();
             warp.groups.push(Group::ready(0, live));
             warp.knowledge.clear();
             warp.knowledge.push(Knowledge {

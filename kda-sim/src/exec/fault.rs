@@ -140,7 +140,16 @@ impl Machine<'_> {
     }
 
     fn bounds(&self, w: usize, pc: u32, lanes: u32, address: u64, bytes: u64, space: MemSpace) -> Box<Report> {
-        let message = if space == MemSpace::Shared {
+        let elsewhere = self.shared_offset(self.warps[w].cta, address, bytes);
+        if let (MemSpace::Shared, Some((cta, offset))) = (space, elsewhere) {
+            let rank = self.ctas[cta].rank;
+            let message = format!(
+                "{bytes} bytes at offset {offset} of the CTA of rank {rank} are not in the shared memory of this CTA"
+            );
+            let help = "access other CTAs of the cluster with .shared::cluster; .shared alone is .shared::cta";
+            return self.report_at(w, pc, lanes, Code::OutOfBounds, message, "access", help);
+        }
+        let message = if space.is_shared() {
             format!(
                 "{bytes} bytes at shared address {address:#x}, offset {}, are not in the {} bytes of shared memory",
                 (address & 0xff_ffff) as i64 - i64::from(super::SHARED_BASE),
@@ -265,6 +274,20 @@ impl Machine<'_> {
         }
         report.others.push(other);
         report
+    }
+
+    /// A branch marked `.uni` that lanes `act` of the active ones take, and the others do not.
+    #[cold]
+    pub(super) fn uniform_diverges(&self, w: usize, pc: u32, act: u32, active: u32) -> Box<Report> {
+        self.report_at(
+            w,
+            pc,
+            act,
+            Code::Divergent,
+            format!("a branch marked .uni diverges: lanes {act:#010x} of {active:#010x} take it"),
+            "branch",
+            "leave out .uni, or branch on a value that is the same in every lane that comes here",
+        )
     }
 
     /// A warp in which nobody can run: lanes that wait for lanes which will not come.

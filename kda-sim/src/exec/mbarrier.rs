@@ -3,7 +3,7 @@
 use super::remote::RemoteArrival;
 use super::warp::{Flow, Step, Wait};
 use super::{Machine, Outcome};
-use crate::program::op::{AddressRef, Kind, MbarrierOp, NONE};
+use crate::program::op::{AddressRef, Kind, MbarrierOp, MemSpace, NONE};
 use crate::report::{Code, Report};
 use crate::shadow::clock::{AGENT_BITS, Clocks, Entry};
 use std::rc::Rc;
@@ -68,8 +68,10 @@ impl Machine<'_> {
             let fault = super::fault::Fault::Misaligned { address: place, needed: 8 };
             return Err(self.fault(w, pc, 1 << lane, fault));
         }
-        let Some(found) = self.shared_offset(self.warps[w].cta, place, 8) else {
-            let space = crate::program::op::MemSpace::Shared;
+        let (own, space) = (self.warps[w].cta, address.space);
+        let reachable = |found: &(usize, u32)| space != MemSpace::Shared || found.0 == own;
+        let Some(found) = self.shared_offset(own, place, 8).filter(reachable) else {
+            let space = if space == MemSpace::Generic { MemSpace::Cluster } else { space };
             let fault = super::fault::Fault::Bounds { address: place, bytes: 8, space };
             return Err(self.fault(w, pc, 1 << lane, fault));
         };

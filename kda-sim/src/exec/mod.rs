@@ -35,6 +35,7 @@ mod cta;
 mod dependent;
 mod fault;
 mod lanewise;
+mod loops;
 mod matrices;
 mod mbarrier;
 mod product;

@@ -76,13 +76,19 @@ impl Machine<'_> {
                         f(&mut self.warps[w].registers, args, act);
                         Flow::Next
                     }
-                    Kind::Bra { target } => {
+                    Kind::Bra { target, uniform } => {
+                        if target <= pc && !(alone && self.warps[w].loops.is_empty()) {
+                            self.warps[w].loops.branch_back(pc, target, act);
+                        }
                         if act == active {
                             pc = target;
                             if alone {
                                 continue;
                             }
                             break;
+                        }
+                        if uniform && self.warps[w].loops.in_step(pc, act, active & !act) {
+                            return Err(self.uniform_diverges(w, pc, act, active));
                         }
                         let group = &mut self.warps[w].groups[at];
                         (group.pc, group.mask) = (target, act);

@@ -1,6 +1,7 @@
 //! A warp: registers, groups of lanes that stand at the same instruction, and what they know.
 
 use super::Outcome;
+use super::loops::Loops;
 use super::product::Products;
 use super::tensor_memory::TensorAccesses;
 use super::thread_copies::ThreadCopies;
@@ -132,6 +133,8 @@ pub struct Warp {
     /// Lanes that have not exited.
     pub live: u32,
     pub groups: Vec<Group>,
+    /// Iterations of lanes that run apart.
+    pub loops: Loops,
     pub knowledge: Vec<Knowledge>,
     pub clock: u32,
     pub segment: u32,
@@ -329,6 +332,7 @@ impl Warp {
 
     /// All lanes know the same from now on.
     pub fn unite(&mut self, clocks: Rc<Clocks>) {
+        self.loops.clear();
         let rest = self.knowledge.split_off(1);
         let first = &mut self.knowledge[0];
         first.mask = u32::MAX;
@@ -357,6 +361,7 @@ impl Warp {
     pub fn sync_lanes(&mut self, mask: u32, history: &mut History) {
         let entry = self.own_entry(mask);
         if self.knowledge.len() == 1 && self.live & !mask == 0 {
+            self.loops.clear();
             let agent = self.agent;
             let copies = (self.copy_agent != 0).then(|| self.own_copies(mask));
             let clocks = Rc::make_mut(&mut self.knowledge[0].clocks);

@@ -143,7 +143,7 @@ impl Semantics for Decoder<'_> {
     }
     fn bra(&mut self, i: &Bra) -> Decoded {
         self.branches.push((self.ops.len(), i.target.0.clone(), self.line));
-        self.push(Kind::Bra { target: u32::MAX });
+        self.push(Kind::Bra { target: u32::MAX, uniform: i.uni.0 });
         Ok(())
     }
     fn exit(&mut self, _: &Exit) -> Decoded {

@@ -270,7 +270,9 @@ impl<'a> Decoder<'a> {
             let Some(target) = self.labels.get(name.as_str()) else {
                 return Err(LoadError::Label { line, name, problem: "not defined" });
             };
-            self.ops[at].kind = op::Kind::Bra { target: *target };
+            if let op::Kind::Bra { target: to, .. } = &mut self.ops[at].kind {
+                *to = *target;
+            }
         }
         if self.ops.len() > op::MAX_OPS {
             return Err(self.unsupported(&format!("a kernel of more than {} instructions", op::MAX_OPS)));

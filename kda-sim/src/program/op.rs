@@ -39,10 +39,20 @@ pub struct AddressRef {
 pub enum MemSpace {
     /// Global memory.
     Global,
-    /// Shared memory of the CTA or of its cluster.
+    /// Shared memory of the CTA: `.shared` and `.shared::cta`.
     Shared,
+    /// Shared memory of the CTA or of its cluster: `.shared::cluster`.
+    Cluster,
     /// Decided by each address.
     Generic,
+}
+
+impl MemSpace {
+    /// True for shared memory, of whatever CTA.
+    #[inline(always)]
+    pub fn is_shared(self) -> bool {
+        matches!(self, MemSpace::Shared | MemSpace::Cluster)
+    }
 }
 
 /// Order of a memory operation.
@@ -143,8 +153,8 @@ pub enum Kind {
     Select64 { d: u16, a: u16, b: u16, pred: u16, negated: bool },
     /// A clock into a 64-bit register; in nanoseconds or cycles.
     Clock { d: u16 },
-    /// Branch.
-    Bra { target: u32 },
+    /// Branch; `uniform` if it is marked `.uni`.
+    Bra { target: u32, uniform: bool },
     /// End of the thread.
     Exit,
     /// Error.

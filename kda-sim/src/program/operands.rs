@@ -187,19 +187,20 @@ impl Decoder<'_> {
     pub(super) fn address(&mut self, address: &Address, space: Option<Space>) -> Result<AddressRef> {
         let space = match space {
             Some(Space::Global) => MemSpace::Global,
-            Some(Space::Shared | Space::SharedCta | Space::SharedCluster) => MemSpace::Shared,
+            Some(Space::Shared | Space::SharedCta) => MemSpace::Shared,
+            Some(Space::SharedCluster) => MemSpace::Cluster,
             None => MemSpace::Generic,
             Some(other) => return Err(self.unsupported(&format!("an access to {}", other_name(other)))),
         };
         let (base, wide) = match &address.base {
             Base::Reg(reg) if reg.class == Class::B64 => (self.reg(*reg)?, true),
-            Base::Reg(reg) if reg.class == Class::B32 && space == MemSpace::Shared => (self.reg(*reg)?, false),
+            Base::Reg(reg) if reg.class == Class::B32 && space.is_shared() => (self.reg(*reg)?, false),
             Base::Reg(reg) => {
                 let found = format!("{}{}", reg.class.prefix(), reg.index);
-                let needed = if space == MemSpace::Shared { "%r or %rd" } else { "%rd" };
+                let needed = if space.is_shared() { "%r or %rd" } else { "%rd" };
                 return Err(self.operand_error(format!("found {found} as an address; {needed} is needed")));
             }
-            Base::Symbol(name) if Some(name.as_str()) == self.shared_symbol && space == MemSpace::Shared => {
+            Base::Symbol(name) if Some(name.as_str()) == self.shared_symbol && space.is_shared() => {
                 (self.operands.hidden(Hidden::Shared), false)
             }
             Base::Symbol(name) => {

@@ -1,0 +1,54 @@
+//! What synchronises through memory, and what does not: a release that is seen by an acquire of the same bytes.
+
+mod common;
+use common::{Bench, clean, faulty};
+use kda_sim::Code;
+
+/// CTA 0 writes its data and executes `release`; CTA 1 goes on when `acquire`, into `%r2`, no longer gives the value at first,
+/// and reads the data. `%rd1` is the flag, of 16 bytes, and `first` its first word.
+fn handover(first: u32, release: &str, acquire: &str) -> Bench {
+    let body = format!(
+        "    ld.param.u64 %rd0, [data];
+    ld.param.u64 %rd1, [flag];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, 0;
+    mov.u64 %rd2, 0;
+    setp.ne.u32 %p0, %r1, 0;
+    @%p0 bra READ;
+    st.global.u32 [%rd0], 5;
+    {release}
+    bra END;
+READ:
+    {acquire}
+    setp.eq.u32 %p1, %r2, {first};
+    @%p1 bra READ;
+    ld.global.u32 %r3, [%rd0];
+END:"
+    );
+    let mut b = Bench::new(&["data", "flag"], &body).block(1).grid(2);
+    b.buffer(&[0; 4]);
+    b.buffer(&[first.to_le_bytes(), [0; 4], [0; 4], [0; 4]].concat());
+    b
+}
+
+const ACQUIRE: &str = "ld.acquire.gpu.global.u32 %r2, [%rd1];";
+
+/// A comparison that fails writes nothing, and releases nothing.
+#[test]
+fn a_failed_cas_does_not_release() {
+    let kernel = |found: u32| {
+        let release = format!(
+            "atom.acq_rel.gpu.global.cas.b32 %r4, [%rd1], {found}, 7;\n    st.relaxed.gpu.global.u32 [%rd1+4], 1;"
+        );
+        let acquire = "ld.relaxed.gpu.global.u32 %r2, [%rd1+4];
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra READ;
+    ld.acquire.gpu.global.u32 %r5, [%rd1];
+    mov.u32 %r2, 1;";
+        handover(0, &release, acquire)
+    };
+    // The relaxed flag only says when to look; in the simulator it is never ahead of the swap.
+    clean(|| kernel(0), |_| {});
+    faulty(|| kernel(3), Code::Race, "ld.global.u32 %r3");
+    clean(|| handover(0, "atom.acq_rel.gpu.global.cas.b32 %r4, [%rd1], 0, 7;", ACQUIRE), |_| {});
+}
