@@ -6,8 +6,10 @@ use kda::fuzz::{Outcome, Sweep, front_end, parameters, parser, programs};
 
 fn sweep(cases: u64) -> Sweep {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    let seed = std::env::var("KDA_SEED").ok().and_then(|text| text.parse().ok());
-    Sweep::new(seed.unwrap_or(now.as_nanos() as u64), cases)
+    let given = std::env::var("KDA_SEED").ok();
+    let seed =
+        given.map(|text| text.parse().unwrap_or_else(|_| panic!("KDA_SEED is {text:?}; a whole number is needed")));
+    Sweep::new(seed.unwrap_or(now.as_nanos() as u64), cases).unwrap_or_else(|what| panic!("{what}"))
 }
 
 #[track_caller]

@@ -5,13 +5,14 @@
 //! that it returns cannot fail for a reason known before.
 
 mod error;
+mod map;
 
 pub use error::LaunchError;
 
 use crate::Elem;
 use crate::desc::{DimDesc, KernelDesc, ParamDesc, ParamKind, StrideDesc, TensorParam};
 use crate::expr::Expr;
-use crate::tensor_map::{TensorMapArg, TensorMapParam};
+use crate::tensor_map::TensorMapArg;
 
 /// Highest rank of a tensor argument.
 pub const MAX_RANK: usize = 6;
@@ -191,8 +192,8 @@ pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<Pre
                 tensors[*at] = Some(tensor);
             }
             (ParamKind::TensorMap(map), Arg::Tensor(Some(tensor))) => {
-                check_tensor(entry, param.name, &behind_map(map), tensor)?;
-                check_map(entry, param.name, map, tensor)?;
+                check_tensor(entry, param.name, &map::behind(map), tensor)?;
+                map::check(entry, param.name, map, tensor)?;
                 tensors[*at] = Some(tensor);
                 maps.push(TensorMapArg { param: *map, tensor: *tensor, offset: param.offset });
             }
@@ -286,41 +287,6 @@ fn check_tensor(
             shape: tensor.shape().to_vec(),
             strides: tensor.strides().to_vec(),
         });
-    }
-    Ok(())
-}
-
-/// A tensor behind a map, as the other checks see it.
-fn behind_map(map: &TensorMapParam) -> TensorParam {
-    let TensorMapParam { elem, writes, stable, dims, .. } = *map;
-    TensorParam { elem, writes, optional: false, stable, align: 16, dims }
-}
-
-/// What bulk tensor copies ask of a tensor: sizes of 1 to 2^32, strides that are multiples of 16 bytes and below 2^40, and rows of
-/// whole 16 bytes if it is written, because stores fill the last 16 bytes of a row whatever its end.
-fn check_map(
-    entry: &'static str,
-    param: &'static str,
-    map: &TensorMapParam,
-    tensor: &TensorArg,
-) -> Result<(), LaunchError> {
-    let bytes = u64::from(tensor.elem.bytes());
-    let rank = tensor.shape().len();
-    for (axis, (&size, &stride)) in tensor.shape().iter().zip(tensor.strides()).enumerate() {
-        if size == 0 {
-            return Err(LaunchError::EmptyMap { entry, param, axis });
-        }
-        if size > 1 << 32 {
-            let what = format!("axis {axis} of `{param}`");
-            return Err(LaunchError::TooLarge { entry, what, given: size.into(), needed: 1 << 32 });
-        }
-        let inner = axis + 1 == rank;
-        if inner && map.writes && size * bytes % 16 != 0 {
-            return Err(LaunchError::MapRow { entry, param, axis, given: size, bytes: tensor.elem.bytes() });
-        }
-        if !inner && size > 1 && (stride.saturating_mul(bytes) % 16 != 0 || stride.saturating_mul(bytes) >= 1 << 40) {
-            return Err(LaunchError::MapStride { entry, param, axis, given: stride.saturating_mul(bytes) });
-        }
     }
     Ok(())
 }

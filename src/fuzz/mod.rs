@@ -8,7 +8,8 @@
 //! | arguments of operators and kernels | [`parameters`] | validation gives an error, or a launch that touches nothing outside its tensors |
 //!
 //! A case follows from the seed and its number alone. `KDA_FUZZ_CASES` sets the number of cases of every sweep, and
-//! `KDA_FUZZ_ONLY` names the one case to run: with the seed of a failed run it repeats what failed.
+//! `KDA_FUZZ_ONLY` names the one case to run: with the seed of a failed run it repeats what failed. What is no number, and no
+//! case at all, is an error.
 
 pub mod front_end;
 pub mod parameters;

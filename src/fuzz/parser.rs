@@ -19,7 +19,8 @@ const SHORT: usize = 24_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
+    let sweep = Sweep::of(request.seed, request.extent, QUICK, FULL)?;
+    let outcome = run(&sweep, request.progress);
     finish(request, "texts", &outcome, sink, 1.0)
 }
 

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub const SLOW: Duration = Duration::from_secs(10);
 /// Stack of a worker: that of a thread of the Rust compiler, which runs the macro.
 const STACK: usize = 8 << 20;
+/// Numbers of cases are below this.
+const MOST: u64 = 1 << 40;
 /// Faults of a run that are kept; all are counted.
 const KEPT: usize = 12;
 
@@ -29,14 +31,15 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// So many cases, unless the environment says otherwise.
-    pub fn new(seed: u64, cases: u64) -> Sweep {
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        Sweep { seed, cases: number("KDA_FUZZ_CASES").unwrap_or(cases), only: number("KDA_FUZZ_ONLY") }
+    /// So many cases, unless the environment says otherwise. What it says must be numbers; the error is one line.
+    pub fn new(seed: u64, cases: u64) -> Result<Sweep, String> {
+        let set =
+            |name: &str, least| number(name, std::env::var_os(name).map(|text| text.to_string_lossy().into()), least);
+        Ok(Sweep { seed, cases: set("KDA_FUZZ_CASES", 1)?.unwrap_or(cases), only: set("KDA_FUZZ_ONLY", 0)? })
     }
 
     /// So many cases, as the extent of a check asks.
-    pub fn of(seed: u64, extent: Extent, quick: u64, full: u64) -> Sweep {
+    pub fn of(seed: u64, extent: Extent, quick: u64, full: u64) -> Result<Sweep, String> {
         Sweep::new(seed, if extent == Extent::Full { full } else { quick })
     }
 
@@ -53,7 +56,7 @@ impl Sweep {
         progress: &dyn Fn(f64),
     ) -> Outcome {
         let (first, end) = match self.only {
-            Some(only) => (only, only + 1),
+            Some(only) => (only, only.saturating_add(1)),
             None => (0, self.cases),
         };
         let next = AtomicU64::new(first);
@@ -95,6 +98,15 @@ impl Sweep {
         outcome.faults.sort_by_key(|fault| fault.index);
         outcome.faults.truncate(KEPT);
         outcome
+    }
+}
+
+/// The number that a variable holds, if it is set.
+fn number(name: &str, text: Option<String>, least: u64) -> Result<Option<u64>, String> {
+    let Some(text) = text else { return Ok(None) };
+    match text.parse() {
+        Ok(number) if (least..MOST).contains(&number) => Ok(Some(number)),
+        _ => Err(format!("{name} is {text:?}; a whole number from {least} to {} is needed", MOST - 1)),
     }
 }
 
@@ -205,6 +217,9 @@ impl Outcome {
 
     /// An error of what failed and how to repeat it, if anything did.
     pub fn verdict(&self, name: &str, seed: u64) -> Result<(), String> {
+        if self.cases == 0 {
+            return Err(format!("{name}: no case was run; at least one is needed"));
+        }
         if self.panics + self.failed == 0 {
             return Ok(());
         }
@@ -221,6 +236,31 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_hold_numbers() {
+        let read = |text: &str, least| number("KDA_FUZZ_CASES", Some(text.into()), least);
+        assert_eq!(number("KDA_FUZZ_CASES", None, 1), Ok(None));
+        assert_eq!([read("1", 1), read("500", 1), read("0", 0)], [Ok(Some(1)), Ok(Some(500)), Ok(Some(0))]);
+        assert_eq!(read("1099511627775", 0), Ok(Some(MOST - 1)));
+        for text in ["", " ", "-1", "ten", "1e3", "1_000", "0x10", "1.0", " 5", "5\n6", "1099511627776"] {
+            let words = read(text, 0).expect_err(text);
+            assert!(words.contains("a whole number from 0 to 1099511627775 is needed"), "{words}");
+            assert!(words.starts_with("KDA_FUZZ_CASES is \"") && words.lines().count() == 1, "{words}");
+        }
+        for text in [u64::MAX.to_string(), format!("{}0", u64::MAX)] {
+            assert!(read(&text, 0).is_err(), "{text}");
+        }
+        assert!(read("0", 1).is_err_and(|words| words.contains("is \"0\"; a whole number from 1 to")));
+    }
+
+    #[test]
+    fn a_sweep_without_cases_is_a_failure() {
+        for sweep in [Sweep { seed: 1, cases: 0, only: None }, Sweep { seed: 1, cases: 5, only: Some(u64::MAX) }] {
+            let outcome = sweep.run(|_, _| Ok(()), &|_| {});
+            assert_eq!(outcome.verdict("cases", 1), Err("cases: no case was run; at least one is needed".into()));
+        }
+    }
 
     #[test]
     fn panics_and_errors_are_failures_that_can_be_repeated() {

@@ -161,6 +161,22 @@ pub enum LaunchError {
         /// Given stride, bytes.
         given: u64,
     },
+    /// A written tensor behind a map with two elements at one address.
+    #[error(
+        "{entry}: axis {axis} of `{param}` has stride {given} elements; it is written, so its rows must not overlap: at least {needed} is needed"
+    )]
+    MapOverlap {
+        /// Kernel entry.
+        entry: &'static str,
+        /// Parameter.
+        param: &'static str,
+        /// Axis, outermost first.
+        axis: usize,
+        /// Given stride.
+        given: u64,
+        /// Elements that the axes of smaller strides span.
+        needed: u128,
+    },
     /// A null pointer with a shape that is not empty.
     #[error("{entry}: `{param}` is a null pointer, with shape {shape:?}")]
     NullPointer {

@@ -6,6 +6,8 @@
 pub mod gemm {
     const BM: u32 = 128; // rows of a tile, a warpgroup 64
     const BK: u32 = 64; // a row of the 128-byte swizzle
+    const EDGE: u32 = 2147483520; // most of a dimension: coordinates of copies, at the end of a tile too, are s32
+    const TILES: u32 = 2147483648; // most tiles: their number, and that of a tile a grid ahead, fit 32 bits
     const GROUP: u32 = 16; // rows of tiles that are walked through together: as many elements as 132 CTAs have columns then
 
     /// Row and column of a tile: column by column within GROUP rows.
@@ -22,7 +24,9 @@ pub mod gemm {
     #[kernel(block = 320, grid = ctas, cluster = CTAS, min_blocks_per_sm = 1)]
     #[roles(math = 0..8, load = 8..9, store = 9..10)]
     #[variants((BN, STAGES, CTAS) in [(128, 6, 1), (256, 4, 1), (256, 4, 2)], OUT in [bf16, f32], SILU in [false, true])]
-    #[requires(m > 0, n > 0)]
+    #[requires(m > 0, n > 0, ctas > 0)]
+    #[requires(m <= EDGE, n <= EDGE, k <= EDGE)]
+    #[requires((m + BM * CTAS - 1) / (BM * CTAS) * ((n + BN - 1) / BN) <= TILES)]
     fn gemm_ws<const BN: u32, const STAGES: u32, const CTAS: u32, OUT: Elem, const SILU: bool>(
         #[dims(m, k)] a: TensorMap<bf16, Shape<BM, BK>, Swizzle<128>>,
         #[dims(n, k)] b: TensorMap<bf16, Shape<{ BN / CTAS }, BK>, Swizzle<128>>,

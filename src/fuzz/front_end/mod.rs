@@ -44,7 +44,8 @@ const FULL: u64 = 100_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
+    let sweep = Sweep::of(request.seed, request.extent, QUICK, FULL)?;
+    let outcome = run(&sweep, request.progress);
     finish(request, "mutants", &outcome, sink, 1.0)?;
     let codes = outcome.counts.0.keys().filter(|name| name.starts_with("KDA")).count();
     match request.extent == Extent::Full && codes < 40 && outcome.cases >= FULL {

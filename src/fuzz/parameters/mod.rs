@@ -27,7 +27,8 @@ const EXECUTED: u64 = 10_000;
 
 /// The row of `kda check`.
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
-    let outcome = run(&Sweep::of(request.seed, request.extent, QUICK, FULL), request.progress);
+    let sweep = Sweep::of(request.seed, request.extent, QUICK, FULL)?;
+    let outcome = run(&sweep, request.progress);
     finish(request, "parameter blocks", &outcome, sink, 1.0)?;
     let executed = outcome.counts.get("executed");
     match request.extent == Extent::Full && outcome.cases >= FULL && executed < EXECUTED {

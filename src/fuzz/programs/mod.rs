@@ -41,15 +41,15 @@ const STATEMENTS: usize = 160;
 pub fn check(request: &Request, sink: Sink) -> Result<(), String> {
     let sweep = |which: usize| Sweep::of(request.seed, request.extent, QUICK[which], FULL[which]);
     let mut results = Vec::new();
-    let right = run_right(&sweep(0), &|share| (request.progress)(0.5 * share));
+    let right = run_right(&sweep(0)?, &|share| (request.progress)(0.5 * share));
     results.push(finish(request, "programs", &right, sink, 0.5));
     if request.device.backend == Backend::Cuda {
-        let forms = run_forms_on_device(&sweep(3), request.device.executor.as_ref());
+        let forms = run_forms_on_device(&sweep(3)?, request.device.executor.as_ref());
         results.push(finish(request, "programs of every form on the device", &forms, sink, 0.55));
-        let compared = run_on_device(&sweep(1), request.device.executor.as_ref());
+        let compared = run_on_device(&sweep(1)?, request.device.executor.as_ref());
         results.push(finish(request, "programs on the device", &compared, sink, 0.6));
     }
-    let wild = wild::run(&sweep(2), &|share| (request.progress)(0.6 + 0.4 * share));
+    let wild = wild::run(&sweep(2)?, &|share| (request.progress)(0.6 + 0.4 * share));
     results.push(finish(request, "wild programs", &wild, sink, 1.0));
     if request.extent == Extent::Full && wild.cases >= FULL[2] && wild.counts.get("run to the end") * 20 < wild.cases {
         results.push(Err("fewer than one wild program in twenty ran to its end".to_string()));

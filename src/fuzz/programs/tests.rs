@@ -133,7 +133,7 @@ fn the_assembler_takes_every_form_and_every_program() {
         assert!(assembled, "{}", named.collect::<Vec<_>>().join("\n"));
     };
     assemble(&every_form(&mut Rng::new(1)).text);
-    let sweep = Sweep::new(7, 50);
+    let sweep = Sweep::new(7, 50).expect("the environment");
     for index in 0..sweep.cases {
         assemble(&program(&mut sweep.random(index)).text);
     }
