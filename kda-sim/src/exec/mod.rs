@@ -30,6 +30,7 @@ mod asynchronous;
 mod atomic;
 mod barrier;
 mod collective;
+mod constant;
 mod copies;
 mod cta;
 mod dependent;
