@@ -98,3 +98,25 @@ fn constant_loads_read_what_is_not_written() {
     b.params.rotate_left(8);
     b.run().unwrap_or_else(|r| panic!("{r}"));
 }
+
+/// A release is seen by an acquire of the same bytes, and by no other.
+#[test]
+fn accesses_of_other_bytes_do_not_synchronise() {
+    let set = |release: &str| format!("mov.u32 %r5, 1;\n    mov.u16 %h0, 1;\n    mov.u64 %rd3, 1;\n    {release}");
+    let word = set("st.release.gpu.global.u32 [%rd1], %r5;");
+    let long = set("st.release.gpu.global.u64 [%rd1], %rd3;");
+    let half = set("st.release.gpu.global.u16 [%rd1], %h0;");
+    let acquire_long = "ld.acquire.gpu.global.u64 %rd2, [%rd1];\n    cvt.u32.u64 %r2, %rd2;";
+    let acquire_half = "ld.acquire.gpu.global.u16 %h1, [%rd1];\n    cvt.u32.u16 %r2, %h1;";
+    for (release, acquire) in [(&word, ACQUIRE), (&long, acquire_long), (&half, acquire_half)] {
+        clean(|| handover(0, release, acquire), |_| {});
+    }
+    for (release, acquire) in
+        [(&word, acquire_long), (&long, ACQUIRE), (&word, acquire_half), (&half, ACQUIRE), (&half, acquire_long)]
+    {
+        faulty(|| handover(0, release, acquire), Code::Race, "ld.");
+    }
+    // The flag is set by a relaxed store of the neighbouring half; the acquire looks at the half that was not released.
+    let beside = set("st.release.gpu.global.u16 [%rd1+2], %h0;\n    st.relaxed.gpu.global.u16 [%rd1], %h0;");
+    faulty(|| handover(0, &beside, acquire_half), Code::Race, "ld.global.u32 %r3");
+}
