@@ -11,9 +11,34 @@ use crate::shadow::history::FastMap;
 use kda_ptx::modifier::{AtomicOp, Type};
 use std::rc::Rc;
 
-/// What the releases at a word have published.
+/// The bytes of a strong access: only accesses of the same bytes synchronise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes {
+    /// Key of the first word.
+    word: u64,
+    /// Its first byte that is accessed.
+    from: u8,
+    /// Number of bytes.
+    size: u8,
+}
+
+impl Bytes {
+    /// Bytes at an offset of the block whose first word has a key.
+    pub fn of(key: u64, offset: usize, size: usize) -> Bytes {
+        Bytes { word: key + offset as u64 / 4, from: (offset % 4) as u8, size: size as u8 }
+    }
+
+    /// The 16 bytes that they begin in, and where.
+    fn place(self) -> (u64, u32) {
+        (self.word >> 2, (self.word as u32 & 3) * 4 + u32::from(self.from))
+    }
+}
+
+/// What the releases at some bytes have published.
 #[derive(Debug, Default)]
 pub struct Location {
+    /// First byte of the 16 that it lies in, and number of bytes.
+    bytes: (u32, u32),
     /// To everybody.
     gpu: Option<Clocks>,
     /// To the CTA or cluster that released.
@@ -72,10 +97,12 @@ impl Machine<'_> {
         [u64::from(cluster << 4 | self.ctas[warp.cta].rank), 1 << 32 | u64::from(cluster)]
     }
 
-    /// A strong read of a word: acquires, or remembers for a fence.
-    pub(super) fn observe_location(&mut self, w: usize, lane: u32, key: u64, order: MemOrder, scope: MemScope) {
+    /// A strong read: acquires, or remembers for a fence.
+    pub(super) fn observe_location(&mut self, w: usize, lane: u32, bytes: Bytes, order: MemOrder, scope: MemScope) {
         let domains = self.domains(w);
-        let Some(location) = self.locations.get(&key) else { return };
+        let (key, (granule, from)) = (bytes.word, bytes.place());
+        let same = |l: &&Location| l.bytes == (from, u32::from(bytes.size));
+        let Some(location) = self.locations.get(&granule).and_then(|all| all.iter().find(same)) else { return };
         let Some(clocks) = location.observe(scope, domains) else { return };
         let near = location.observe(MemScope::Cta, domains);
         self.warps[w].change(1 << lane, |k| {
@@ -92,13 +119,13 @@ impl Machine<'_> {
         });
     }
 
-    /// A strong write of a word: releases, or publishes what a fence has released. `update` for a read-modify-write,
+    /// A strong write: releases, or publishes what a fence has released. `update` for a read-modify-write,
     /// which continues the releases before it.
     pub(super) fn publish_location(
         &mut self,
         w: usize,
         lane: u32,
-        key: u64,
+        bytes: Bytes,
         order: MemOrder,
         scope: MemScope,
         update: bool,
@@ -110,7 +137,15 @@ impl Machine<'_> {
         } else {
             warp.knowledge[warp.knowledge_of(lane)].fence.clone()
         };
-        let location = self.locations.entry(key).or_default();
+        let ((granule, from), size) = (bytes.place(), u32::from(bytes.size));
+        let all = self.locations.entry(granule).or_default();
+        // A write of other bytes that overlap ends what was released there.
+        all.retain(|l| l.bytes == (from, size) || l.bytes.0 + l.bytes.1 <= from || from + size <= l.bytes.0);
+        let at = all.iter().position(|l| l.bytes == (from, size)).unwrap_or_else(|| {
+            all.push(Location { bytes: (from, size), ..Location::default() });
+            all.len() - 1
+        });
+        let location = &mut all[at];
         if !update {
             location.forget();
         }
@@ -175,7 +210,7 @@ impl Machine<'_> {
                 let (.., key, _) = Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
                 key
             };
-            self.observe_location(w, lane, key + offset as u64 / 4, order, scope);
+            self.observe_location(w, lane, Bytes::of(key, offset, bytes), order, scope);
             let (block, history, key, bases) = Self::parts(self.memory, &mut self.ctas, &target, addresses[l], offset);
             let warp = &mut self.warps[w];
             if races {
@@ -223,7 +258,7 @@ impl Machine<'_> {
             }
             // A comparison that fails writes nothing, so there is nothing that an acquire could see.
             if writes {
-                self.publish_location(w, lane, key + offset as u64 / 4, order, scope, true);
+                self.publish_location(w, lane, Bytes::of(key, offset, bytes), order, scope, true);
             }
         }
         self.progress += 1;

@@ -1,6 +1,7 @@
 //! Loads and stores lane by lane: any addresses, any mask, any order.
 
 use super::access::{Target, observer};
+use super::atomic::Bytes;
 use super::cta::shared_key;
 use super::fault::{Fault, Place};
 use super::transfer::{element, extend, set_lane, stored_undefined};
@@ -116,7 +117,7 @@ impl Machine<'_> {
                 set_lane(&mut warp.registers, d, elements, lane as usize, extend(value, elements), undefined);
             }
             if order.strong() {
-                self.observe_location(w, lane, key + offset as u64 / 4, order, scope);
+                self.observe_location(w, lane, Bytes::of(key, offset, bytes), order, scope);
             }
         }
         // A strong load may be one of a polling loop: others should run before the next.
@@ -220,7 +221,7 @@ impl Machine<'_> {
                 block.set_defined(offset + k * size, size, undefined >> k & 1 == 0);
             }
             if order.strong() {
-                self.publish_location(w, lane, key + offset as u64 / 4, order, scope, false);
+                self.publish_location(w, lane, Bytes::of(key, offset, bytes), order, scope, false);
             }
         }
         self.progress += 1;

@@ -30,6 +30,7 @@ mod asynchronous;
 mod atomic;
 mod barrier;
 mod collective;
+mod constant;
 mod copies;
 mod cta;
 mod dependent;
@@ -88,7 +89,7 @@ pub(crate) struct Machine<'a> {
     /// Warpgroups of the resident CTAs.
     warpgroups: Vec<Warpgroup>,
     /// What releases at a word have published.
-    locations: FastMap<u64, Location>,
+    locations: FastMap<u64, Vec<Location>>,
     scheduler: Scheduler,
     stats: Stats,
     warps_per_cta: usize,

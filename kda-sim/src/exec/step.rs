@@ -97,7 +97,10 @@ impl Machine<'_> {
                         stopped = true;
                         break;
                     }
-                    Kind::Load { address, elements, list, order, scope } => {
+                    Kind::Load { address, elements, list, order, scope, constant } => {
+                        if constant {
+                            self.check_constant(w, pc, act, address, elements)?;
+                        }
                         self.load(w, pc, act, address, elements, list, order, scope)?
                     }
                     Kind::Store { address, elements, list, order, scope } => {

@@ -184,7 +184,7 @@ impl Semantics for Decoder<'_> {
         }
         let address = self.address(&i.address, i.space)?;
         let (order, scope) = (strength(i.strength), mem_scope(i.scope, MemScope::Gpu));
-        self.push(Kind::Load { address, elements, list, order, scope });
+        self.push(Kind::Load { address, elements, list, order, scope, constant: i.nc.0 });
         Ok(())
     }
     fn st(&mut self, i: &St) -> Decoded {

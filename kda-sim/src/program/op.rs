@@ -165,8 +165,8 @@ pub enum Kind {
     Yield,
     /// `ld.param`
     LoadParam { elements: Elements, list: u32, offset: u32 },
-    /// `ld`
-    Load { address: AddressRef, elements: Elements, list: u32, order: MemOrder, scope: MemScope },
+    /// `ld`; `constant` if it is marked `.nc`.
+    Load { address: AddressRef, elements: Elements, list: u32, order: MemOrder, scope: MemScope, constant: bool },
     /// `st`
     Store { address: AddressRef, elements: Elements, list: u32, order: MemOrder, scope: MemScope },
     /// `atom`, or `red` where `d` is [`NONE`].

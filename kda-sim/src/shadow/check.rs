@@ -154,7 +154,7 @@ impl Observer<'_> {
             && let Some(extra) = self.history.extra.get(&(cells.key + word as u64))
         {
             let past = |s: &u64| self.is_ok_segment(cell::segment(*s)) || cell::bytes(*s) & bytes == 0;
-            let atomic = |s: &u64| (acquired || self.strong) && s & STRONG != 0;
+            let atomic = |s: &u64| (acquired || self.strong && bytes & !cell::bytes(*s) == 0) && s & STRONG != 0;
             let open: Vec<u64> = extra.iter().copied().filter(|s| !past(s) && !atomic(s)).collect();
             for stamp in open {
                 self.check_stamp(stamp, word, lane, bytes)?;
@@ -165,7 +165,9 @@ impl Observer<'_> {
 
     fn check_stamp(&mut self, stamp: u64, word: usize, lane: u32, bytes: u32) -> Result<(), Conflict> {
         let segment = cell::segment(stamp);
-        if self.is_ok_segment(segment) || cell::bytes(stamp) & bytes == 0 || (self.strong && stamp & STRONG != 0) {
+        // Strong accesses of different bytes are no better than ordinary ones. A stamp may stand for several narrow ones.
+        let strong = self.strong && stamp & STRONG != 0 && bytes & !cell::bytes(stamp) == 0;
+        if self.is_ok_segment(segment) || cell::bytes(stamp) & bytes == 0 || strong {
             return Ok(());
         }
         let previous_lane = cell::lane_of(stamp, bytes);
@@ -200,7 +202,8 @@ impl Observer<'_> {
             let covered = clock <= entry.all;
             all_covered &= covered;
             only_own &= covered || (at == set && node.segment == self.segment);
-            let strong = (self.strong || acquired) && node.kind & 16 != 0;
+            let same = self.strong && u32::from(node.kind) & 15 == bytes;
+            let strong = (same || acquired) && node.kind & 16 != 0;
             if !covered && !strong && u32::from(node.kind) & bytes != 0 {
                 // The stamp describes the last reader alone; of the others it is not known which lanes read.
                 let last = at == set && cell::bytes(stamp) & bytes != 0;
