@@ -342,10 +342,10 @@ fn bind_dims(
     Ok(())
 }
 
-/// The stride passed to the kernel: 0 for an absent tensor and for an axis that is never stepped along.
+/// The stride passed to the kernel: 0 for an absent or empty tensor and for an axis that is never stepped along.
 fn stride_value(tensors: &[Option<&TensorArg>], tensor: u32, axis: u32) -> u64 {
     match tensors[tensor as usize] {
-        Some(t) if t.shape()[axis as usize] > 1 => t.strides()[axis as usize],
+        Some(t) if t.shape()[axis as usize] > 1 && !t.shape().contains(&0) => t.strides()[axis as usize],
         _ => 0,
     }
 }

@@ -67,6 +67,14 @@ fn broken_cases_are_refused() {
         ("; x f32 [64] random", "; x f32 [64] random; ahead z", "run: no tensor `z`"),
         ("; x f32 [64] random", "; x f32 [64] random; ahead x", "KDA3001 is marked at line 12, and not reported"),
         ("x f32 [64] random", "x f32 [64] noise", "run: `x f32 [64] noise`"),
+        ("x f32 [64] random", "x f32 [64] below 0", "run: `x f32 [64] below 0`"),
+        ("x f32 [64] random", "x f32 [64] below -1", "run: `x f32 [64] below -1`"),
+        ("x f32 [64] random", "x f32 [99999999999] random", "more than 16777216 bytes"),
+        ("x f32 [64] random", "x f32 [4194305] random", "run: `x f32 [4194305] random`: more than 16777216 bytes"),
+        ("y f32 [64] poison", "y f32 [4194305] poison", "more than 16777216 bytes"),
+        ("x f32 [64] random", "x f32 [99999999999, 99999999999] random", "more than 16777216 bytes"),
+        ("x f32 [64] random", "x f32 [0, 99999999999, 99999999999] random", "more than 16777216 bytes"),
+        ("x f32 [64] random", "x f32 [99999999999999999999] random", "run: `x f32 [99999999999999999999] random`"),
     ] {
         let said = verdict(Net::Simulator, from, to);
         assert!(said.contains(why), "`{from}` -> `{to}`: {said}");

@@ -9,7 +9,7 @@
 //! | `a bf16 [64, 64] random map [64, 64] 128` | of PTX: through a map of boxes of this shape, with this swizzle or 0 |
 //! | `ahead x` | a dependent launch: the grid ahead may still be writing this tensor |
 //!
-//! Contents are `random` (small whole numbers), `zero`, `poison` (nobody has written it), or `below N` (whole numbers).
+//! Contents are `random` (small whole numbers), `zero`, `poison` (nobody has written it), or `below N` (whole numbers, N at least 1).
 
 use kda_codegen::compiled::{Compiled, ParamKind};
 use kda_core::desc::{DimDesc, StrideDesc};
@@ -61,6 +61,8 @@ pub type Outcome = Result<Vec<Vec<u8>>, Box<Report>>;
 
 const DIM: DimDesc = DimDesc { size: Expr::Int(0), stride: StrideDesc::Const(1) };
 const STEPS: u64 = 300_000;
+/// Most bytes of a tensor: what is generated, kept and compared for every schedule.
+const MOST_BYTES: u64 = 1 << 24;
 
 impl Bench {
     /// Of a compiled kernel.
@@ -113,7 +115,13 @@ impl Bench {
                     if self.items.iter().any(|(known, ..)| known == name) || words.len() < 3 {
                         return Err(fail());
                     }
-                    self.items.push((name.into(), parameter(item, ptx).ok_or_else(fail)?, item.into()));
+                    let parsed = parameter(item, ptx).ok_or_else(fail)?;
+                    if let Item::Tensor { elem, shape, .. } = &parsed
+                        && bytes_of(*elem, shape).is_none_or(|bytes| bytes > MOST_BYTES)
+                    {
+                        return Err(format!("{}: more than {MOST_BYTES} bytes", fail()));
+                    }
+                    self.items.push((name.into(), parsed, item.into()));
                 }
             }
         }
@@ -164,8 +172,9 @@ impl Bench {
             let bytes = match item {
                 Item::Scalar(bytes) => bytes.clone(),
                 Item::Tensor { elem, shape, content, map } => {
-                    let values = content.bytes(*elem, shape.iter().product(), seed as u64);
-                    let length = shape.iter().product::<u64>() * u64::from(elem.bytes());
+                    let count: u64 = shape.iter().product();
+                    let values = content.bytes(*elem, count, seed as u64);
+                    let length = count * u64::from(elem.bytes());
                     let at = memory.allocate(length).map_err(|e| format!("{e:?}"))?;
                     if let Some(values) = values {
                         memory.write(at, &values).map_err(|e| format!("{e:?}"))?;
@@ -251,13 +260,18 @@ fn parameter(item: &str, ptx: bool) -> Option<Item> {
         None => (rest, None),
     };
     let content = match content.split_once(' ') {
-        Some(("below", n)) => Content::Below(n.parse().ok()?),
+        Some(("below", n)) => Content::Below(n.parse().ok().filter(|n| *n > 0)?),
         None if content == "random" => Content::Random,
         None if content == "zero" => Content::Zero,
         None if content == "poison" => Content::Poison,
         _ => return None,
     };
     Some(Item::Tensor { elem, shape, content, map })
+}
+
+/// Bytes of a dense tensor, empty axes counted as 1; none if they are past 64 bits.
+fn bytes_of(elem: Elem, shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(u64::from(elem.bytes()), |bytes, size| bytes.checked_mul((*size).max(1)))
 }
 
 /// `[4, 32] rest`.

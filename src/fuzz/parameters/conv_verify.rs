@@ -4,20 +4,29 @@ use super::execute::{MOST_BYTES, MOST_CTAS, Memory, numbers};
 use super::{spoil, words_of};
 use crate::fuzz::Counts;
 use kda_core::exec::{ExecError, Executor, Stream};
-use kda_core::{Elem, PreparedLaunch, TensorArg};
+use kda_core::{Elem, LaunchError, PreparedLaunch, TensorArg};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::rng::Rng;
 use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
+use kda_runtime::operators::{OpError, Plan};
 
-/// One of so many accepted calls is executed.
-const EXECUTE: usize = 8;
+/// One of so many accepted calls is executed, and every one with a tensor of another shape than a good call has.
+const EXECUTE: usize = 12;
 
 /// Shows a compute capability, and does nothing else.
 struct Shown((u8, u8));
 
+/// How a call is validated.
+type Planner = fn(&Problem, &dyn Executor, &Options) -> Result<Plan, OpError>;
+
 pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+    case_of(plan, rng, counts)
+}
+
+fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let mut problem = good(rng);
+    let drawn = shapes(&mut problem);
     for _ in 0..rng.choose(&[0, 1, 1, 1, 2]) {
         wrong(&mut problem, rng);
     }
@@ -27,18 +36,24 @@ pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
         stable_pools: rng.coin(),
         evict_first: rng.choose(&[None, Some(true), Some(false)]),
     };
-    let shown = Shown(rng.choose(&[(9, 0), (9, 0), (9, 0), (9, 0), (10, 0), (8, 0), (0, 0)]));
+    let shown = Shown(if rng.below(6) == 0 { rng.choose(&[(10, 0), (8, 0), (0, 0)]) } else { (9, 0) });
     let accepted = match plan(&problem, &shown, &options) {
         Ok(accepted) => accepted,
+        // The operator knows what its kernel needs, and says it of its own arguments; only the size of the grid is left to the launch.
+        Err(OpError::Launch(error)) if !matches!(error, LaunchError::TooLarge { .. }) => {
+            return Err(format!("taken by the operator, refused by the kernel: {error}\n{problem:?} {options:?}"));
+        }
         Err(error) => return words_of(&error, counts),
     };
     counts.add("accepted");
     let ctas = accepted.prepared().grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul);
     let small = tensors(&mut problem).iter().all(|(tensor, _)| tensor.extent_bytes() <= MOST_BYTES);
-    if shown.0 != (9, 0) || ctas > MOST_CTAS || !small || rng.below(EXECUTE) != 0 {
+    let reshaped = shapes(&mut problem).iter().any(|shape| !drawn.contains(shape));
+    let most = if reshaped { 3 * MOST_CTAS } else { MOST_CTAS };
+    if shown.0 != (9, 0) || ctas > most || !small || !reshaped && rng.below(EXECUTE) != 0 {
         return Ok(());
     }
-    execute(problem, &options, rng).map_err(|what| format!("{what}\n{problem:?} {options:?}"))?;
+    execute(plan, problem, &options, rng).map_err(|what| format!("{what}\n{problem:?} {options:?}"))?;
     counts.add("executed");
     counts.add("executed of conv_verify");
     Ok(())
@@ -46,11 +61,15 @@ pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
 
 /// A call that every check takes.
 fn good(rng: &mut Rng) -> Problem {
-    let (n, t) = (rng.below(4) as u64, 1 + rng.below(4) as u64);
+    let (n, t) = (rng.choose(&[0, 1, 1, 2, 2, 3]), 1 + rng.below(4) as u64);
     let (h, hv) = rng.choose(&[(1, 1), (1, 1), (1, 2), (2, 2)]);
     let d = 2 * h * 128 + hv * 128;
-    let (lines, slots, rows, t_alloc) =
-        (rng.below(5) as u64, rng.below(4) as u64, n + rng.below(2) as u64, t + rng.below(2) as u64);
+    let (lines, slots, rows, t_alloc) = (
+        rng.choose(&[0, 1, 2, 3, 4, 4]),
+        rng.choose(&[0, 1, 2, 3, 3, 3]),
+        n + rng.below(2) as u64,
+        t + rng.below(4) as u64 / 3,
+    );
     let (pool, inner) = (rng.choose(&[Elem::F32, Elem::BF16]), rng.coin());
     let pad = 8 * (rng.below(4) / 3) as u64;
     let at = |rng: &mut Rng| 256 + 256 * rng.below(1 << 40) as u64;
@@ -146,14 +165,26 @@ fn tensors(problem: &mut Problem) -> Vec<(&mut TensorArg, bool)> {
     all
 }
 
+fn shapes(problem: &mut Problem) -> Vec<Vec<u64>> {
+    tensors(problem).iter().map(|(tensor, _)| tensor.shape().to_vec()).collect()
+}
+
 fn wrong(problem: &mut Problem, rng: &mut Rng) {
-    match rng.below(20) {
+    match rng.below(24) {
         0 => problem.scale = spoil::float(rng),
         1 => problem.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
         2 => problem.null = spoil::scalar(rng) as i32,
         3 => problem.states_out = None,
         4 => problem.windows_out = None,
         5 => problem.roll = !problem.roll,
+        6..10 => {
+            // Mostly what is written: there, what is touched beyond the axis changes.
+            let any = rng.below(4) == 0;
+            let mut tensors = tensors(problem);
+            tensors.retain(|(_, written)| any || *written);
+            let at = rng.below(tensors.len());
+            spoil::shorter(tensors[at].0, rng);
+        }
         _ => {
             let mut tensors = tensors(problem);
             let at = rng.below(tensors.len());
@@ -163,7 +194,7 @@ fn wrong(problem: &mut Problem, rng: &mut Rng) {
 }
 
 /// Places the call in memory, fills its index tables with anything, plans it again and runs it.
-fn execute(mut problem: Problem, options: &Options, rng: &mut Rng) -> Result<(), String> {
+fn execute(plan: Planner, mut problem: Problem, options: &Options, rng: &mut Rng) -> Result<(), String> {
     let pools = [problem.conv_state.shape()[0], problem.state.shape()[0], live_rows(&problem)];
     let null = problem.null;
     let executor = SimExecutor::default();
@@ -199,7 +230,7 @@ fn indices(count: usize, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..count {
         let dead = [null, -1, -7, i32::MIN, i32::MAX, length, length.saturating_add(1)];
-        let index = match rng.below(3) {
+        let index = match rng.below(6) {
             0 => rng.choose(&dead),
             _ if live.is_empty() => rng.choose(&dead),
             _ => live.swap_remove(rng.below(live.len())),
@@ -253,6 +284,44 @@ mod tests {
             let problem = good(&mut rng);
             plan(&problem, &Shown((9, 0)), &Options::default()).unwrap_or_else(|e| panic!("{index}: {e}\n{problem:?}"));
         }
+    }
+
+    fn sweep(plan: Planner, cases: u64) -> crate::fuzz::Outcome {
+        let sweep = crate::fuzz::Sweep { seed: 6, cases, only: None };
+        sweep.run(|rng, counts| case_of(plan, rng, counts), &|_| {})
+    }
+
+    /// Windows of fewer steps than tokens, and whatever memory they need to be taken.
+    #[test]
+    fn windows_of_too_few_steps_that_are_taken_are_a_failure() {
+        let outcome = sweep(
+            |problem, executor, options| {
+                let (mut grown, tokens) = (*problem, problem.b.shape().get(1).copied().unwrap_or(0));
+                if let Some(windows) = &mut grown.windows_out
+                    && let [rows, steps, d, taps] = *windows.shape()
+                    && steps < tokens
+                {
+                    let shape = [rows, tokens, d, taps];
+                    let larger = TensorArg::strided(windows.ptr, 0, windows.elem, &shape, windows.strides());
+                    *windows = larger.expect("a rank that is possible");
+                    windows.bytes = u64::try_from(windows.extent_bytes()).unwrap_or(u64::MAX);
+                }
+                plan(&grown, executor, options)
+            },
+            8_000,
+        );
+        let ran = |fault: &crate::fuzz::Fault| {
+            fault.what.contains("what lies between") || fault.what.contains("accepted, and then")
+        };
+        assert!(outcome.failed > 0 && outcome.panics == 0 && outcome.faults.iter().all(ran), "{outcome:?}");
+    }
+
+    #[test]
+    fn what_only_the_kernel_refuses_is_a_failure() {
+        let refused = |_: &Problem, _: &dyn Executor, _: &Options| {
+            Err(OpError::Launch(LaunchError::Absent { entry: "kernel", param: "windows" }))
+        };
+        assert_eq!(sweep(refused, 20).failed, 20);
     }
 
     #[test]

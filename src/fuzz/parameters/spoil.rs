@@ -69,6 +69,19 @@ pub fn tensor(tensor: &mut TensorArg, rng: &mut Rng) {
     }
 }
 
+/// Makes an axis of a tensor shorter, and leaves its strides and its memory: what is still touched of the axis lies between
+/// elements, or behind the last.
+pub fn shorter(tensor: &mut TensorArg, rng: &mut Rng) {
+    let (mut shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+    let axis = rng.below(shape.len().max(1));
+    if let Some(size) = shape.get_mut(axis) {
+        *size = size.saturating_sub(1 + rng.below(2) as u64);
+    }
+    if let Ok(changed) = TensorArg::strided(tensor.ptr, tensor.bytes, tensor.elem, &shape, &strides) {
+        *tensor = changed;
+    }
+}
+
 /// A scalar of 32 bits at an edge.
 pub fn scalar(rng: &mut Rng) -> u32 {
     rng.choose(&[0, 1, 2, 3, 31, 32, 127, 128, 1 << 16, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX])

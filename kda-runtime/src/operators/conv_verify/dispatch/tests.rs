@@ -161,6 +161,27 @@ fn nothing_to_do_is_an_empty_plan() {
     assert_eq!(plan.prepared().grid, [0, 1, 1]);
 }
 
+/// Nobody steps along the axes of an empty tensor.
+#[test]
+fn strides_of_empty_tensors_are_anything() {
+    let base = problem(2, 4, 1, 2);
+    let empty = |t: TensorArg, axis: usize, stride: u64| {
+        let (mut shape, mut strides) = (t.shape().to_vec(), t.strides().to_vec());
+        shape[0] = 0;
+        strides[axis] = stride;
+        TensorArg::strided(t.ptr, t.bytes, t.elem, &shape, &strides).unwrap()
+    };
+    for axis in 0..2 {
+        for stride in [0, 1, 3, 16_383, u64::MAX] {
+            let states_out = base.states_out.map(|t| empty(t, axis, stride));
+            let windows_out = base.windows_out.map(|t| empty(t, axis, stride));
+            let state = empty(base.state, 0, stride);
+            plan(&Problem { states_out, windows_out, state, ..base }, &HOPPER, &Options::default())
+                .unwrap_or_else(|error| panic!("stride {stride} along axis {axis}: {error}"));
+        }
+    }
+}
+
 #[test]
 fn a_forced_variant_runs_what_it_can() {
     for variant in ConvVerifyVariant::ALL {
