@@ -14,6 +14,9 @@ use kda_ptx::{Inst, Module, ParseError, Reg, Statement, parse};
 const BYTES: i64 = 16;
 /// Threads by which a barrier's count is wrong: a warp.
 const WARP: i64 = 32;
+/// An order that orders nothing; it needs a scope.
+const RELAXED: Option<Order> = Some(Order::Relaxed);
+const CTA: Option<Scope> = Some(Scope::Cta);
 
 /// What takes the place of an instruction; empty where nothing does.
 type Change = (Operator, Vec<Inst>);
@@ -138,7 +141,9 @@ pub(super) fn changes(inst: &Inst, fresh: u32) -> Vec<Change> {
         }
         Inst::MbarrierArrive(i) => {
             let with = |count| MbarrierArrive { count: Some(count), ..i.clone() }.into();
-            [vec![dropped()], count(&i.count.clone().unwrap_or(Src::Imm(1)), 1, &with)].concat()
+            let relaxed = MbarrierArrive { order: RELAXED, scope: i.scope.or(CTA), ..i.clone() };
+            let counts = count(&i.count.clone().unwrap_or(Src::Imm(1)), 1, &with);
+            [vec![dropped()], counts, vec![(Narrow, vec![relaxed.into()])]].concat()
         }
         Inst::MbarrierArriveExpectTx(i) => {
             let with = |bytes| MbarrierArriveExpectTx { bytes, ..i.clone() }.into();
@@ -150,11 +155,15 @@ pub(super) fn changes(inst: &Inst, fresh: u32) -> Vec<Change> {
         }
         Inst::MbarrierTryWait(i) => {
             let with = |parity| MbarrierTryWait { parity, ..i.clone() }.into();
-            vec![(Drop, vec![holds(i.done)]), (Phase, flipped(&i.parity, fresh, &with))]
+            let relaxed = MbarrierTryWait { order: RELAXED, scope: i.scope.or(CTA), ..i.clone() };
+            let flipped = flipped(&i.parity, fresh, &with);
+            vec![(Drop, vec![holds(i.done)]), (Phase, flipped), (Narrow, vec![relaxed.into()])]
         }
         Inst::MbarrierTestWait(i) => {
             let with = |parity| MbarrierTestWait { parity, ..i.clone() }.into();
-            vec![(Drop, vec![holds(i.done)]), (Phase, flipped(&i.parity, fresh, &with))]
+            let relaxed = MbarrierTestWait { order: RELAXED, scope: i.scope.or(CTA), ..i.clone() };
+            let flipped = flipped(&i.parity, fresh, &with);
+            vec![(Drop, vec![holds(i.done)]), (Phase, flipped), (Narrow, vec![relaxed.into()])]
         }
         Inst::BulkWait(i) => {
             let read = BulkWait { read: ReadOnly(true), ..i.clone() };

@@ -71,7 +71,19 @@ fn mbarriers() {
     );
     check(
         "mbarrier.arrive.shared::cta.b64 _, [smem];",
-        &[(Drop, ""), (CountUp, "mbarrier.arrive.shared::cta.b64 _, [smem], 2;")],
+        &[
+            (Drop, ""),
+            (CountUp, "mbarrier.arrive.shared::cta.b64 _, [smem], 2;"),
+            (Narrow, "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [smem];"),
+        ],
+    );
+    check(
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];",
+        &[
+            (Drop, ""),
+            (CountUp, "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1], 2;"),
+            (Narrow, "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r1];"),
+        ],
     );
     check(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [smem], 64;",
@@ -86,11 +98,16 @@ fn mbarriers() {
         &[
             (Drop, "setp.eq.u32 %p1, 0, 0;"),
             (Phase, "xor.b32 %r9, %r2, 1; mbarrier.try_wait.parity.shared::cta.b64 %p1, [smem], %r9;"),
+            (Narrow, "mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [smem], %r2;"),
         ],
     );
     check(
         "mbarrier.test_wait.parity.shared::cta.b64 %p1, [smem], 0;",
-        &[(Drop, "setp.eq.u32 %p1, 0, 0;"), (Phase, "mbarrier.test_wait.parity.shared::cta.b64 %p1, [smem], 1;")],
+        &[
+            (Drop, "setp.eq.u32 %p1, 0, 0;"),
+            (Phase, "mbarrier.test_wait.parity.shared::cta.b64 %p1, [smem], 1;"),
+            (Narrow, "mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p1, [smem], 0;"),
+        ],
     );
 }
 
