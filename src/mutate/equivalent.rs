@@ -37,16 +37,22 @@ pub const REASONS: &[Reason] = &[
     ptx("role_silu", Operator::Pending, "cp.async.bulk.wait_group 0", 43, 1, END_OF_GRID),
     ptx("role_silu", Operator::Narrow, "cp.async.bulk.wait_group 0", 43, 1, END_OF_GRID),
     ptx("role_silu", Operator::EveryLane, "elect.sync", 43, 1, NO_GROUPS),
+    ptx("product", Operator::Drop, "bar.warp.sync", 45, 1, NOTHING_STORED),
+    ptx("product", Operator::Swap, "mbarrier.arrive.shared", 45, 1, NOTHING_STORED),
     ptx("chained_product", Operator::Drop, "wgmma.fence", 51, 2, FENCED_BEFORE),
+    ptx("chained_product", Operator::Drop, "bar.warp.sync", 62, 3, NOTHING_STORED),
+    ptx("chained_product", Operator::Swap, "mbarrier.arrive.shared", 62, 3, NOTHING_STORED),
     ptx("blackwell_product", Operator::Drop, "tcgen05.fence::after_thread_sync", 38, 1, FIRST_PRODUCT),
     ptx("blackwell_product", Operator::Drop, "tcgen05.fence::after_thread_sync", 40, 1, FIRST_PRODUCT),
     ptx("blackwell_product", Operator::Swap, "tcgen05.commit", 43, 1, FIRST_PRODUCT),
-    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 77, 3, NEXT_STAGE),
-    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 89, 3, NEXT_STAGE),
-    ptx(GEMM, Operator::EveryLane, "elect.sync", 81, 1, NO_GROUPS),
-    ptx(GEMM, Operator::Drop, "cp.async.bulk.wait_group 0", 81, 1, END_OF_GRID),
-    ptx(GEMM, Operator::Pending, "cp.async.bulk.wait_group 0", 81, 1, END_OF_GRID),
-    ptx(GEMM, Operator::Narrow, "cp.async.bulk.wait_group 0", 81, 1, END_OF_GRID),
+    ptx(GEMM, Operator::Drop, "bar.warp.sync", 69, 1, NOTHING_STORED),
+    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 69, 1, NOTHING_STORED),
+    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 81, 3, NEXT_STAGE),
+    ptx(GEMM, Operator::Swap, "mbarrier.arrive.shared", 93, 3, NEXT_STAGE),
+    ptx(GEMM, Operator::EveryLane, "elect.sync", 85, 1, NO_GROUPS),
+    ptx(GEMM, Operator::Drop, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
+    ptx(GEMM, Operator::Pending, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
+    ptx(GEMM, Operator::Narrow, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
     ptx(STAGED, Operator::Drop, "bar.warp.sync", 350, 1, STAGED_OUTPUT),
     source(STAGED, Operator::Drop, "warp_sync()", 350, 1, STAGED_OUTPUT),
     source(STAGED, Operator::Later, "warp_sync()", 350, 1, STAGED_OUTPUT),
@@ -57,6 +63,8 @@ const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_noflat_t2_nolong";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already: the lane that arrives \
      knows of all stores, and the only proxy fence is that of the storing role, behind its wait for this arrival";
+const NOTHING_STORED: &str = "the role has stored nothing that the other side reads, and all lanes have waited together for the products that read \
+     the stage (wgmma.wait_group is .sync.aligned)";
 const NO_GROUPS: &str = "a thread without bulk stores has nothing to wait for";
 const END_OF_GRID: &str = "each release has waited until its stage was read, and nothing else is left: what a grid has written is performed \
      and visible when it has completed (PTX ISA, griddepcontrol.wait)";
