@@ -113,3 +113,38 @@ fn numbers_of_any_size_are_compiled_or_refused() {
     }
     assert!(compiled > 20 && refused > 100, "{compiled} compile, {refused} are refused");
 }
+
+/// Constants beside the trips of loops are numbers, however large: the proof gives up and says so.
+#[test]
+fn constants_of_trips_are_bounded() {
+    let source = |load: &str, math: &str| {
+        format!(
+            "#[kernels(arch = sm_90a)] mod family {{
+                #[kernel(block = 64, grid = 1)] #[roles(load = 0..1, math = 1..2)]
+                fn k(#[dims(n, 32)] x: TensorMap<f32, Shape<1, 32>>, #[dims(n, 32)] y: GlobalMut<f32>) {{
+                    let ring = Pipeline::<load, math> {{ x: smem::<f32, Shape<1, 32>, _, 4>() }};
+                    #[role(load)] #[elect_one] {load} {{
+                        let slot = ring.acquire(); slot.x.tma_load(x, [0, 0]); slot.commit();
+                    }}
+                    #[role(math)] {math} {{
+                        let slot = ring.wait(); y.at([0, lane]).store(slot.x[[0, lane]]); slot.release();
+                    }}
+                }}
+            }}"
+        )
+    };
+    for number in ["100000", "2147483648", "4294967295"] {
+        for head in [
+            format!("for i in {number}..n"),
+            format!("for i in 0..n + {number}"),
+            format!("for i in 0..n - {number}"),
+            format!("if n > {number}"),
+        ] {
+            let start = Instant::now();
+            // Both sides take part equally often; one that does not is refused, or compiled without a proof.
+            compile(&source(&head, &head)).unwrap_or_else(|errors| panic!("{head}: {}", errors[0]));
+            let _ = compile(&source(&head, "for i in 0..n"));
+            assert!(start.elapsed() < Duration::from_secs(10), "{head}: {:?}", start.elapsed());
+        }
+    }
+}
