@@ -5,15 +5,17 @@ use kda_codegen::{signature, specialise, syntax, variants};
 use std::time::{Duration, Instant};
 
 /// Compiles all variants; the first error if there is one.
-fn compile(source: &str) -> Result<(), Vec<Diagnostic>> {
+fn compile(source: &str) -> Result<Vec<String>, Vec<Diagnostic>> {
     let family = syntax::parse_family(source)?;
+    let mut texts = Vec::new();
     for kernel in &family.kernels {
         for variant in &variants::expand(&family, kernel)? {
             let resolved = signature::resolve(&family, kernel, variant)?;
-            specialise::compile_variant(&family, kernel, variant, &resolved).map_err(|e| vec![*e])?;
+            let compiled = specialise::compile_variant(&family, kernel, variant, &resolved).map_err(|e| vec![*e])?;
+            texts.push(compiled.ptx);
         }
     }
-    Ok(())
+    Ok(texts)
 }
 
 /// A kernel with this body.
@@ -100,7 +102,7 @@ fn numbers_of_any_size_are_compiled_or_refused() {
     for body in bodies {
         for number in numbers.into_iter().chain(large) {
             match compile(&kernel("", &body.replace('N', number))) {
-                Ok(()) => compiled += 1,
+                Ok(_) => compiled += 1,
                 Err(errors) => refused += usize::from(!errors.is_empty()),
             }
             let attributes = format!(
@@ -145,6 +147,20 @@ fn constants_of_trips_are_bounded() {
             compile(&source(&head, &head)).unwrap_or_else(|errors| panic!("{head}: {}", errors[0]));
             let _ = compile(&source(&head, "for i in 0..n"));
             assert!(start.elapsed() < Duration::from_secs(10), "{head}: {:?}", start.elapsed());
+        }
+    }
+}
+
+/// An index of shared memory may wrap: its address has 32 bits, and what stands in the text fits them.
+#[test]
+fn offsets_in_shared_memory_fit_32_bits() {
+    for index in ["n - 2147483648", "n + 4294967295", "n - 4294967295 - 4294967295", "2 * n + 3000000000"] {
+        let body = format!(
+            "let tile = smem::<u32, Shape<64>>(); tile[[{index}]] = n; cta_sync(); y.at([0]).store(tile[[{index}]]);"
+        );
+        let source = kernel("", &body);
+        for text in compile(&source).unwrap_or_else(|errors| panic!("{index}: {}", errors[0])) {
+            kda_sim::Program::load(&text).unwrap_or_else(|error| panic!("{index}: {error}"));
         }
     }
 }

@@ -185,7 +185,9 @@ impl Specialiser<'_> {
                     let (round, ftz, sat) = (None, Default::default(), Default::default());
                     Add { round, ftz, sat, ty: Type::U32, dst, a: base.into(), b: scaled.into() }.into()
                 });
-                Address { base: Base::Reg(sum), offset: offset + add as i64 * bytes as i64 }
+                // Addresses in shared memory have 32 bits, and wrap as an index does.
+                let offset = (offset as i32).wrapping_add((add as i32).wrapping_mul(bytes as i32));
+                Address { base: Base::Reg(sum), offset: offset.into() }
             }
         }
     }
