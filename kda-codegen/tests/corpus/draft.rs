@@ -1,6 +1,6 @@
 //! Drafts the PTX of a kernel's case: its compiled text with the fault, marked, and what the corrected kernel has instead.
 //!
-//! `KDA_DRAFT=simulator/NAME.rs.txt cargo test -p kda-codegen --test corpus draft -- --ignored`, then read what it wrote.
+//! `KDA_DRAFT=NAME cargo test -p kda-codegen --test corpus draft` writes it beside the kernel, to be read and made shorter.
 
 use super::case::{Case, Net};
 use super::judge::{compile, schedules};
@@ -52,41 +52,53 @@ fn merge(wrong: &[(u32, &str)], right: &[(u32, &str)]) -> Vec<(u32, String)> {
 fn draft(case: &Case) -> String {
     let [wrong, right] = [&case.wrong, &case.right].map(|text| compile(text).expect("it compiles"));
     let bench = Bench::of_kernel(&wrong, &case.run).expect("a launch");
-    let mut named = BTreeSet::new();
+    // Where reports stand, those at the kernel's own mark first, and the other lines that they name.
+    let (mut said, mut others) = (BTreeSet::new(), BTreeSet::new());
     for options in schedules() {
         let checks = Checks { undefined: case.code != Code::Race as u16, ..options.checks };
         if let Err(report) = bench.run(&Options { checks, ..options }).expect("it runs") {
-            for site in report.site.iter().chain(&report.others) {
-                let source = site.at.source.as_ref().map_or(0, |s| s.line);
-                named.insert((source != case.line, site.at.ptx_line, source));
+            if let Some(site) = &report.site {
+                let (code, source) = (report.code as u16, site.at.source.as_ref().map_or(0, |s| s.line));
+                said.insert(((code, source) != (case.code, case.line), site.at.ptx_line, code));
             }
+            others.extend(report.others.iter().map(|site| site.at.ptx_line));
         }
     }
-    let code = named.first().map_or(0, |(_, line, _)| *line);
+    let mut marks = said.iter().map(|(_, line, code)| (*line, format!("KDA{code}"))).collect::<Vec<_>>();
+    marks.iter_mut().skip(1).for_each(|(_, mark)| *mark = format!("or {mark}"));
+    others.retain(|other| marks.iter().all(|(line, _)| line != other));
+    marks.extend(others.into_iter().map(|line| (line, "also".into())));
     let header: String = case.header.iter().map(|line| format!("{line}\n")).collect();
     let mut text = header.replace(&case.run, &bench.described()) + "\n";
     for (number, mut line) in merge(&lines(&wrong.ptx), &lines(&right.ptx)) {
-        if named.iter().any(|(_, n, _)| *n == number) {
-            let source = named.iter().find(|(_, n, _)| *n == number).map_or(0, |(_, _, source)| *source);
-            let mark = match case.or.iter().find(|(_, line)| *line == source) {
-                _ if number == code => format!("KDA{}", case.code),
-                Some((code, _)) => format!("or KDA{code}"),
-                None => "also".into(),
-            };
+        let mark: String = marks.iter().filter(|(n, _)| *n == number).map(|(_, mark)| format!(" //~ {mark}")).collect();
+        if !mark.is_empty() {
             let (code, rest) = line.split_once(" //~").map_or((line.as_str(), None), |(c, r)| (c, Some(r)));
-            line = format!("{code} //~ {mark}{}", rest.map_or(String::new(), |r| format!(" //~{r}")));
+            line = format!("{code}{mark}{}", rest.map_or(String::new(), |r| format!(" //~{r}")));
         }
         writeln!(text, "{line}").expect("memory");
     }
     text
 }
 
+/// Each is a case that its net finds as it finds the kernel; `KDA_DRAFT` names the cases whose drafts are written.
 #[test]
-#[ignore = "writes files"]
-fn draft_the_ptx_of_a_case() {
-    let only = std::env::var("KDA_DRAFT").expect("KDA_DRAFT names cases");
-    for case in super::cases("simulator", Net::Simulator).iter().filter(|c| !c.is_ptx() && c.name.contains(&only)) {
-        let path = super::folder(&case.name.replace(".rs.txt", ".ptx"));
-        std::fs::write(path, draft(case)).expect("a file");
-    }
+fn the_ptx_of_each_kernel_can_be_drafted() {
+    let only = std::env::var("KDA_DRAFT").ok().filter(|only| !only.is_empty());
+    let kernels: Vec<Case> =
+        super::cases("simulator", Net::Simulator).into_iter().filter(|case| !case.is_ptx()).collect();
+    let chosen = |case: &Case| only.as_ref().is_some_and(|only| case.name.contains(only));
+    assert!(only.is_none() || kernels.iter().any(chosen), "KDA_DRAFT: no kernel has {only:?} in its name");
+    super::every(&kernels, |case| {
+        let (name, text) = (case.name.replace(".rs.txt", ".ptx"), draft(case));
+        let drafted = Case::parse(&name, Net::Simulator, &text)?;
+        if (drafted.code, &drafted.kind, drafted.always) != (case.code, &case.kind, case.always) {
+            return Err(format!("the draft is of another fault:\n{text}"));
+        }
+        super::judge::case(&drafted).map_err(|e| format!("{e}\n{text}"))?;
+        if chosen(case) {
+            std::fs::write(super::folder(&name), text).map_err(|e| format!("{name}: {e}"))?;
+        }
+        Ok(())
+    });
 }
