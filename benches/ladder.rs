@@ -7,7 +7,6 @@
 use kda::checks::Device;
 use kda::checks::ladder::{Problem, RUNGS, Rung};
 use kda::runtime::Guarding;
-use kda_core::desc::content_hash;
 use kda_core::exec::{ExecError, Stream};
 use kda_core::{Executor, KernelDesc, PreparedLaunch};
 use kda_runtime::executor::cuda::CudaExecutor;
@@ -130,9 +129,9 @@ fn twin(rung: &Rung, desc: &'static KernelDesc) -> Result<Option<&'static Kernel
     if !output.status.success() {
         return Err(format!("{}: {}", source.display(), String::from_utf8_lossy(&output.stderr)).into());
     }
-    let text: &'static str = std::fs::read_to_string(&target)?.leak();
+    let text = std::fs::read_to_string(&target)?;
     std::fs::remove_file(&target)?;
-    Ok(Some(Box::leak(Box::new(KernelDesc { ptx: text, hash: content_hash(text), ..*desc }))))
+    Ok(Some(desc.with_text(text)))
 }
 
 fn nvcc() -> PathBuf {

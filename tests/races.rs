@@ -7,7 +7,6 @@ use kda::checks::Device;
 use kda::checks::conv_verify::call::{Call, Results};
 use kda::checks::conv_verify::case::{Case, Plan};
 use kda::checks::conv_verify::schedules;
-use kda::core::desc::content_hash;
 use kda::core::exec::{Executor, Stream};
 use kda::core::{KernelDesc, PreparedLaunch};
 use kda::reference::conv_verify::sample::Switches;
@@ -130,13 +129,11 @@ fn mutants(desc: &'static KernelDesc) -> Vec<Mutant> {
             assert_ne!(changed, line, "not a change");
             let mut text: Vec<&str> = lines.clone();
             text[index] = &changed;
-            let ptx: &'static str = Box::leak((text.join("\n") + "\n").into_boxed_str());
-            let hash = content_hash(ptx);
             found.push(Mutant {
                 instruction: line.into(),
                 statement: source[at - 1].clone(),
                 before: source[at - 2].clone(),
-                desc: Box::leak(Box::new(KernelDesc { ptx, hash, ..*desc })),
+                desc: desc.with_text(text.join("\n") + "\n"),
                 changed,
             });
         }

@@ -227,6 +227,12 @@ impl ParamKind {
 }
 
 impl KernelDesc {
+    /// The same kernel with another text, and the hash of that text. It lives as long as the process, as a launch wants it.
+    pub fn with_text(&self, text: String) -> &'static KernelDesc {
+        let ptx: &'static str = text.leak();
+        Box::leak(Box::new(KernelDesc { ptx, hash: content_hash(ptx), ..*self }))
+    }
+
     /// The parameter of that name.
     pub fn param(&self, name: &str) -> Option<&ParamDesc> {
         self.params.iter().find(|p| p.name == name)

@@ -6,75 +6,15 @@
 
 mod error;
 mod map;
+mod tensor;
 
 pub use error::LaunchError;
+pub use tensor::{MAX_RANK, TensorArg};
 
 use crate::Elem;
 use crate::desc::{DimDesc, KernelDesc, ParamDesc, ParamKind, StrideDesc, TensorParam};
 use crate::expr::Expr;
 use crate::tensor_map::TensorMapArg;
-
-/// Highest rank of a tensor argument.
-pub const MAX_RANK: usize = 6;
-
-/// A tensor in device memory: pointer, byte length, dtype, shape and element strides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TensorArg {
-    /// Device address of element 0.
-    pub ptr: u64,
-    /// Bytes from `ptr` to the end of the memory that the kernel may touch.
-    pub bytes: u64,
-    /// Element type.
-    pub elem: Elem,
-    rank: u8,
-    shape: [u64; MAX_RANK],
-    strides: [u64; MAX_RANK],
-}
-
-impl TensorArg {
-    /// A tensor of any strides (elements). Axes past [`MAX_RANK`] or a stride list of another length give
-    /// [`LaunchError::BadTensor`].
-    pub fn strided(ptr: u64, bytes: u64, elem: Elem, shape: &[u64], strides: &[u64]) -> Result<Self, LaunchError> {
-        if shape.len() > MAX_RANK || shape.len() != strides.len() {
-            return Err(LaunchError::BadTensor { shape: shape.to_vec(), strides: strides.to_vec() });
-        }
-        let mut arg =
-            TensorArg { ptr, bytes, elem, rank: shape.len() as u8, shape: [0; MAX_RANK], strides: [0; MAX_RANK] };
-        arg.shape[..shape.len()].copy_from_slice(shape);
-        arg.strides[..strides.len()].copy_from_slice(strides);
-        Ok(arg)
-    }
-
-    /// A dense row-major tensor.
-    pub fn dense(ptr: u64, bytes: u64, elem: Elem, shape: &[u64]) -> Result<Self, LaunchError> {
-        let mut strides = vec![1u64; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
-        }
-        TensorArg::strided(ptr, bytes, elem, shape, &strides)
-    }
-
-    /// Shape, outermost first.
-    pub fn shape(&self) -> &[u64] {
-        &self.shape[..self.rank as usize]
-    }
-
-    /// Strides in elements, outermost first.
-    pub fn strides(&self) -> &[u64] {
-        &self.strides[..self.rank as usize]
-    }
-
-    /// Bytes from element 0 to the end of the last element; 0 if an axis is empty. What is past 128 bits is the largest
-    /// number of 128 bits: more than any memory.
-    pub fn extent_bytes(&self) -> u128 {
-        if self.shape().contains(&0) {
-            return 0;
-        }
-        let steps = self.shape().iter().zip(self.strides()).map(|(&n, &s)| u128::from(n - 1) * u128::from(s));
-        let last = steps.fold(0u128, u128::saturating_add);
-        last.saturating_add(1).saturating_mul(u128::from(self.elem.bytes()))
-    }
-}
 
 /// A scalar argument.
 #[derive(Clone, Copy, Debug, PartialEq)]

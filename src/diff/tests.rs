@@ -2,64 +2,18 @@
 
 use super::*;
 use crate::checks::operators;
+use crate::mutate::stand::Stand;
 use crate::registry::kernels;
-use kda_core::desc::content_hash;
-use kda_core::exec::{ExecError, Stream};
 use kda_core::{Elem, PreparedLaunch};
 use kda_runtime::executor::sim::Schedule;
 
 /// A device that runs another text than the one it is given.
-struct Changed {
-    simulator: SimExecutor,
-    from: &'static str,
-    to: &'static str,
-}
-
-impl Executor for Changed {
-    fn describe(&self) -> String {
-        "changed".into()
-    }
-
-    fn compute_capability(&self) -> (u8, u8) {
-        self.simulator.compute_capability()
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.simulator.multiprocessors()
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<u64, ExecError> {
-        self.simulator.allocate(bytes)
-    }
-
-    fn free(&self, ptr: u64) -> Result<(), ExecError> {
-        self.simulator.free(ptr)
-    }
-
-    fn write(&self, ptr: u64, bytes: &[u8]) -> Result<(), ExecError> {
-        self.simulator.write(ptr, bytes)
-    }
-
-    fn read(&self, ptr: u64, bytes: &mut [u8]) -> Result<(), ExecError> {
-        self.simulator.read(ptr, bytes)
-    }
-
-    fn fill(&self, ptr: u64, byte: u8, bytes: u64) -> Result<(), ExecError> {
-        self.simulator.fill(ptr, byte, bytes)
-    }
-
-    unsafe fn launch(&self, launch: &PreparedLaunch, stream: Stream) -> Result<(), ExecError> {
-        let text = launch.desc.ptx.replace(self.from, self.to);
-        assert_ne!(text, launch.desc.ptx, "{} is not in the text", self.from);
-        let ptx: &'static str = text.leak();
-        let desc = Box::leak(Box::new(KernelDesc { ptx, hash: content_hash(ptx), ..*launch.desc }));
-        // SAFETY: the simulator touches no host memory.
-        unsafe { self.simulator.launch(&PreparedLaunch { desc, ..launch.clone() }, stream) }
-    }
-
-    fn synchronize(&self, _: Stream) -> Result<(), ExecError> {
-        Ok(())
-    }
+fn changed(from: &'static str, to: &'static str) -> Stand {
+    Stand::new(SimExecutor::default(), move |launch| {
+        let text = launch.desc.ptx.replace(from, to);
+        assert_ne!(text, launch.desc.ptx, "{from} is not in the text");
+        Some(PreparedLaunch { desc: launch.desc.with_text(text), ..launch.clone() })
+    })
 }
 
 /// Rows of a variant whose entry begins so, on a device.
@@ -96,8 +50,7 @@ fn a_device_that_computes_something_else_is_found() {
         ("gemm_ws__bn128_stages6_ctas1_bf16_nosilu", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32"),
         ("conv_verify__bv8_lanes8_ctas1_flat_t2", "cvt.rn.bf16.f32", "cvt.rz.bf16.f32"),
     ] {
-        let device = Changed { simulator: SimExecutor::default(), from, to };
-        let rows = rows(&device, entry).expect("both run");
+        let rows = rows(&changed(from, to), entry).expect("both run");
         let found = rows.iter().any(|row| row.output.contains("elements differ") && row.error > 0.0);
         assert!(found && !rows.iter().all(Measured::passes), "{entry}: {rows:?}");
     }

@@ -10,6 +10,7 @@
 //! | which mutants does a text have | [`ptx`], [`source`] |
 //! | which kernels are changed, one variant a design | [`subject`] |
 //! | what becomes of one mutant | [`run`](mod@run) |
+//! | how it takes the place of the kernel | `stand` |
 //! | why may a mutant live | [`equivalent`] |
 //! | all of them, on all cores | [`work`] |
 //! | rates and tables | [`report`] |
@@ -19,6 +20,7 @@ pub mod ptx;
 pub mod report;
 pub mod run;
 pub mod source;
+pub(crate) mod stand;
 pub mod subject;
 pub mod work;
 

@@ -3,17 +3,15 @@
 //! The operator's own sample problem runs, on an executor that launches the mutant in the place of the kernel. Every byte that
 //! the operator reads back counts: shipped kernels give the same bytes under every schedule, so a mutant must too.
 
+use super::stand::Stand;
 use super::subject::{Subject, code};
 use super::{Fate, Mutant, Net, Text};
 use crate::checks::{self, Device, Measured};
 use kda_codegen::check::protocol::Verdict;
 use kda_codegen::compiled::Compiled;
-use kda_core::desc::{Protocol, content_hash};
-use kda_core::exec::{ExecError, Executor, Stream};
+use kda_core::desc::Protocol;
 use kda_core::{KernelDesc, PreparedLaunch};
 use kda_runtime::executor::sim::{CTA_ORDERS, Options, Schedule, SimExecutor, schedule_name};
-use std::cell::Cell;
-use std::hash::{DefaultHasher, Hasher};
 
 /// CTAs that run at a time: fewer than most problems have, so that some see what others have left.
 const RESIDENT: u32 = 3;
@@ -52,12 +50,12 @@ pub fn right(desc: &'static KernelDesc, operator: &checks::Operator, seed: u64) 
     let mut sample: Option<Sample> = None;
     for options in ways(seed, Options::default().step_limit) {
         let name = schedule_name(options.schedule);
-        let executor = Stand::new(options, desc, desc, None);
+        let executor = Stand::new(SimExecutor::for_kernel(options, desc), |_| None);
         let outcome = once(&executor, operator, desc, seed);
         if let Some(what) = outcome {
             return Err(format!("{} fails unchanged, schedule {name}: {what}", desc.entry));
         }
-        let (bytes, steps) = (executor.read.get(), executor.steps());
+        let (bytes, steps) = (executor.read(), executor.steps());
         let known = sample.get_or_insert(Sample { bytes, steps, early: Vec::new() });
         known.early.extend(executor.simulator.last_early());
         if known.bytes != bytes {
@@ -76,7 +74,7 @@ pub fn run(subject: &Subject, mutant: &Mutant) -> Fate {
 /// The same, with options changed: for the proof that a blind net is noticed.
 pub fn run_with(subject: &Subject, mutant: &Mutant, change: fn(Options) -> Options) -> Fate {
     let (desc, proved) = match &mutant.text {
-        Text::Ptx(text) => (with_text(subject.desc, text.clone()), subject.desc.protocol),
+        Text::Ptx(text) => (subject.desc.with_text(text.clone()), subject.desc.protocol),
         Text::Source(text) => match subject.compile(text) {
             Ok(compiled) => {
                 if code(&compiled.ptx).eq(code(subject.desc.ptx)) && !subject.has_line(mutant.line) {
@@ -98,15 +96,20 @@ pub fn run_with(subject: &Subject, mutant: &Mutant, change: fn(Options) -> Optio
     for (seed, right) in (subject.seed..).zip(&subject.right) {
         let limit = LEAST_STEPS.max(right.steps.saturating_mul(SLOWER));
         for options in ways(seed, limit).map(change) {
-            let executor = Stand::new(options, subject.desc, desc, Some(right.early.clone()));
+            let simulator = SimExecutor::for_kernel(options, subject.desc).with_settled(right.early.clone());
+            let kernel = subject.desc;
+            let executor = Stand::new(simulator, move |launch| {
+                // Whoever may be launched while the grid ahead still runs is.
+                std::ptr::eq(launch.desc, kernel).then(|| PreparedLaunch { desc, pdl: desc.pdl, ..launch.clone() })
+            });
             let outcome = once(&executor, &subject.operator, subject.desc, seed);
             if let Some(report) = executor.simulator.last_report() {
                 return Fate::Killed(Net::Simulator(report.code.to_string()));
             }
-            if executor.refused.get() {
+            if executor.refused() {
                 return Fate::Killed(Net::Simulator("load".into()));
             }
-            if outcome.is_some() || executor.read.get() != right.bytes {
+            if outcome.is_some() || executor.read() != right.bytes {
                 return Fate::Killed(Net::Result);
             }
         }
@@ -135,105 +138,8 @@ fn once(executor: &Stand, operator: &checks::Operator, desc: &'static KernelDesc
     }
 }
 
-/// The kernel with another text.
-fn with_text(desc: &'static KernelDesc, text: String) -> &'static KernelDesc {
-    let hash = content_hash(&text);
-    // A launch wants a description that lives as long as the process, as shipped ones do.
-    Box::leak(Box::new(KernelDesc { ptx: Box::leak(text.into_boxed_str()), hash, ..*desc }))
-}
-
 /// The kernel with the text and the shared memory of another compilation.
 fn of_compiled(desc: &'static KernelDesc, compiled: Compiled) -> &'static KernelDesc {
-    let hash = content_hash(&compiled.ptx);
-    let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
-    let ptx = Box::leak(compiled.ptx.into_boxed_str());
-    Box::leak(Box::new(KernelDesc { ptx, hash, isa, shared_bytes, pdl, ..*desc }))
-}
-
-/// A simulator that launches one kernel in the place of another, and remembers what is read back.
-struct Stand {
-    simulator: SimExecutor,
-    kernel: &'static KernelDesc,
-    instead: &'static KernelDesc,
-    /// Hash of all bytes that were read.
-    read: Cell<u64>,
-    /// The text cannot be loaded.
-    refused: Cell<bool>,
-}
-
-impl Stand {
-    /// `settled` are the tensors that the grid ahead of a dependent launch has settled; without, those declared stable.
-    fn new(
-        options: Options,
-        kernel: &'static KernelDesc,
-        instead: &'static KernelDesc,
-        settled: Option<Vec<&'static str>>,
-    ) -> Stand {
-        let simulator = SimExecutor::for_kernel(options, kernel);
-        let simulator = match settled {
-            Some(settled) => simulator.with_settled(settled),
-            None => simulator,
-        };
-        Stand { simulator, kernel, instead, read: Cell::new(0), refused: Cell::new(false) }
-    }
-
-    fn steps(&self) -> u64 {
-        self.simulator.last_stats().map_or(0, |stats| stats.warp_instructions)
-    }
-}
-
-impl Executor for Stand {
-    fn describe(&self) -> String {
-        self.simulator.describe()
-    }
-
-    fn compute_capability(&self) -> (u8, u8) {
-        self.simulator.compute_capability()
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.simulator.multiprocessors()
-    }
-
-    fn allocate(&self, bytes: u64) -> Result<u64, ExecError> {
-        self.simulator.allocate(bytes)
-    }
-
-    fn free(&self, ptr: u64) -> Result<(), ExecError> {
-        self.simulator.free(ptr)
-    }
-
-    fn write(&self, ptr: u64, bytes: &[u8]) -> Result<(), ExecError> {
-        self.simulator.write(ptr, bytes)
-    }
-
-    fn read(&self, ptr: u64, bytes: &mut [u8]) -> Result<(), ExecError> {
-        self.simulator.read(ptr, bytes)?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.read.get());
-        hasher.write(bytes);
-        self.read.set(hasher.finish());
-        Ok(())
-    }
-
-    fn fill(&self, ptr: u64, byte: u8, bytes: u64) -> Result<(), ExecError> {
-        self.simulator.fill(ptr, byte, bytes)
-    }
-
-    unsafe fn launch(&self, launch: &PreparedLaunch, stream: Stream) -> Result<(), ExecError> {
-        if !std::ptr::eq(launch.desc, self.kernel) {
-            // SAFETY: the caller's promise.
-            return unsafe { self.simulator.launch(launch, stream) };
-        }
-        // Whoever may be launched while the grid ahead still runs is.
-        let launch = PreparedLaunch { desc: self.instead, pdl: self.instead.pdl, ..launch.clone() };
-        // SAFETY: the caller's promise; the simulator checks every access of the other text against its memory.
-        let outcome = unsafe { self.simulator.launch(&launch, stream) };
-        self.refused.set(matches!(outcome, Err(ExecError::Unsupported(_))));
-        outcome
-    }
-
-    fn synchronize(&self, stream: Stream) -> Result<(), ExecError> {
-        self.simulator.synchronize(stream)
-    }
+    let Compiled { isa, shared_bytes, pdl, ptx, .. } = compiled;
+    KernelDesc { isa, shared_bytes, pdl, ..*desc }.with_text(ptx)
 }

@@ -37,22 +37,10 @@ pub fn check(
             return Err(LaunchError::MapStride { entry, param, axis, given: stride.saturating_mul(bytes) });
         }
     }
-    if map.writes { apart(entry, param, tensor) } else { Ok(()) }
-}
-
-/// Every axis of more than one element steps over all that the axes of smaller strides span.
-fn apart(entry: &'static str, param: &'static str, tensor: &TensorArg) -> Result<(), LaunchError> {
-    let sizes = tensor.shape().iter().zip(tensor.strides()).enumerate();
-    let mut axes: Vec<(u64, u64, usize)> = sizes.map(|(axis, (size, stride))| (*stride, *size, axis)).collect();
-    axes.retain(|(_, size, _)| *size > 1);
-    // Of equal strides the inner axis comes first; an axis that stands still is the last.
-    axes.sort_unstable_by_key(|(stride, _, axis)| (*stride == 0, *stride, std::cmp::Reverse(*axis)));
-    let mut span = 1u128;
-    for (stride, size, axis) in axes {
-        if u128::from(stride) < span {
-            return Err(LaunchError::MapOverlap { entry, param, axis, given: stride, needed: span });
+    match tensor.overlap().filter(|_| map.writes) {
+        Some((axis, needed)) => {
+            Err(LaunchError::MapOverlap { entry, param, axis, given: tensor.strides()[axis], needed })
         }
-        span = span.saturating_add(u128::from(size - 1).saturating_mul(stride.into()));
+        None => Ok(()),
     }
-    Ok(())
 }

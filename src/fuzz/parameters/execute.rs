@@ -134,21 +134,6 @@ pub fn numbers(elem: kda_core::Elem, bytes: usize, rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// Whether no two elements of a tensor share an address: what a kernel writes twice races with itself, which a kernel's
-/// arguments do not exclude.
-pub fn distinct(tensor: &TensorArg) -> bool {
-    let mut axes: Vec<(u128, u128)> =
-        tensor.shape().iter().zip(tensor.strides()).map(|(n, s)| ((*s).into(), (*n).into())).collect();
-    axes.retain(|(_, size)| *size > 1);
-    axes.sort_unstable();
-    let mut span = 1u128;
-    axes.into_iter().all(|(stride, size)| {
-        let apart = stride >= span;
-        span = span.saturating_add((size - 1) * stride);
-        apart
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
