@@ -116,6 +116,34 @@ fn numbers_of_any_size_are_compiled_or_refused() {
     assert!(compiled > 20 && refused > 100, "{compiled} compile, {refused} are refused");
 }
 
+/// Matrices in registers of any number of rows and columns: those that no thread can hold are refused, and soon.
+#[test]
+fn matrices_of_any_size_are_compiled_or_refused() {
+    let numbers = ["0", "8", "64", "256", "512", "4096", "65536", "2147483648", "4294967232", "18446744073709551552"];
+    let (mut compiled, mut refused) = (0, 0);
+    for kind in ["Acc::<f32, ROWS, COLUMNS>", "Frag::<f32, ROWS, COLUMNS>"] {
+        for (rows, columns) in numbers.iter().flat_map(|rows| numbers.iter().map(move |columns| (rows, columns))) {
+            for contents in ["zero()", "from_fn(|row, column| 1.0)"] {
+                let matrix = kind.replace("ROWS", rows).replace("COLUMNS", columns);
+                let source = format!(
+                    "#[kernels(arch = sm_90a)] mod family {{ #[kernel(block = 128, grid = 1)]
+                     fn k(#[dims(4096, 256)] y: GlobalMut<f32>) {{
+                         let x = {matrix}::{contents};
+                         x.for_each(|row, column, pair| y.at([row, column]).store_v(pair));
+                     }} }}"
+                );
+                let start = Instant::now();
+                match compile(&source) {
+                    Ok(_) => compiled += 1,
+                    Err(errors) => refused += usize::from(matches!(errors[0].code.0, 901 | 906)),
+                }
+                assert!(start.elapsed() < Duration::from_secs(10), "{matrix}: {:?}", start.elapsed());
+            }
+        }
+    }
+    assert!(compiled > 20 && refused > 200, "{compiled} compile, {refused} are refused");
+}
+
 /// Constants beside the trips of loops are numbers, however large: the proof gives up and says so.
 #[test]
 fn constants_of_trips_are_bounded() {

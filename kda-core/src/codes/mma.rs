@@ -7,8 +7,8 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         901,
         "shape of an accumulator",
-        "A warpgroup computes 64 rows at once and 8 to 256 columns, a multiple of 8; a role of several warpgroups shares the rows.",
-        "Use 64 rows for each warpgroup of the role, or a multiple of that.",
+        "A warpgroup computes 64 rows at once and 8 to 256 columns, a multiple of 8; a role of several warpgroups shares the rows. Each 64 rows take a register of a thread for every two columns, and a thread has 255.",
+        "Use 64 rows for each warpgroup of the role, or a multiple of that; share more among more warpgroups.",
     ),
     entry(
         902,

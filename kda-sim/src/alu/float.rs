@@ -283,10 +283,6 @@ fn finish64(x: f64, modes: Modes) -> u64 {
 }
 
 /// Toward zero and the like for an overflow: the error of an infinity that rounding made.
-fn overflow64(near: f64, finite: bool) -> Option<f64> {
-    (near.is_infinite() && finite).then(|| -near.signum())
-}
-
 fn zero_sign64(x: f64, exact_zero: bool, signs: (bool, bool), direction: Direction) -> f64 {
     if exact_zero && signs.0 != signs.1 && direction == Direction::Down { -0.0 } else { x }
 }
@@ -296,16 +292,10 @@ pub fn add64(a: u64, b: u64, modes: Modes) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     let near = x + y;
     let finite = x.is_finite() && y.is_finite();
-    let value = if modes.direction == Direction::Nearest {
-        near
-    } else if let Some(error) = overflow64(near, finite) {
-        direct64(near, error, modes.direction)
-    } else {
-        let (s, e) = two_sum(x, y);
-        let rounded = direct64(near, if finite { e } else { 0.0 }, modes.direction);
-        zero_sign64(rounded, s == 0.0, (x.is_sign_negative(), y.is_sign_negative()), modes.direction)
-    };
-    finish64(value, modes)
+    let rounded = toward(near, finite, modes.direction, || sign(&[(x, 1.0), (y, 1.0), (-near, 1.0)]));
+    // No sum is so small that it is rounded to zero.
+    let signs = (x.is_sign_negative(), y.is_sign_negative());
+    finish64(zero_sign64(rounded, near == 0.0, signs, modes.direction), modes)
 }
 
 /// Rounds to `near`, or to its neighbour on the side of the exact value. Infinities that rounding made go back to the largest
@@ -314,7 +304,7 @@ fn toward(near: f64, finite: bool, direction: Direction, side: impl FnOnce() -> 
     if direction == Direction::Nearest || !finite {
         return near;
     }
-    let error = overflow64(near, finite).unwrap_or_else(|| f64::from(side() as i8));
+    let error = if near.is_infinite() { -near.signum() } else { f64::from(side() as i8) };
     direct64(near, error, direction)
 }
 

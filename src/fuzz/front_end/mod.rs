@@ -3,6 +3,7 @@
 
 mod mutate;
 
+use super::sweep::SLOW;
 use super::{Counts, Outcome, Sweep, finish};
 use crate::checks::{Extent, Request, Sink};
 use kda_codegen::compiled::Compiled;
@@ -13,6 +14,7 @@ use kda_ref::rng::Rng;
 use kda_sim::Program;
 use proc_macro2::TokenStream;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 /// Kernels that between them use everything that bodies can hold.
 const SOURCES: [&str; 9] = [
@@ -72,7 +74,12 @@ fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
         }
         text = mutate::mutate(tokens.clone(), rng).to_string();
     }
-    judge(&text, counts).map_err(|what| format!("{what}\n{text}"))
+    let start = Instant::now();
+    let judged = judge(&text, counts).and_then(|()| match start.elapsed() {
+        elapsed if elapsed >= SLOW => Err(format!("took {elapsed:.1?}")),
+        _ => Ok(()),
+    });
+    judged.map_err(|what| format!("{what}\n{text}"))
 }
 
 /// Compiles a source: what is wrong with its errors, or with its text.

@@ -66,6 +66,9 @@ impl Accumulator {
     }
 }
 
+/// Registers of a thread: the most that `setmaxnreg` and the assembler give.
+const MOST_REGISTERS: u64 = 255;
+
 impl Specialiser<'_> {
     /// `M, N` of `Acc::<f32, M, N>`
     pub(super) fn accumulator_shape(&mut self, generics: &[GenericArgument], site: Site<'_>) -> Result<(u32, u32)> {
@@ -89,9 +92,14 @@ impl Specialiser<'_> {
                 64 * groups
             )));
         }
-        let tiles = (0..m.div_ceil(64 * groups))
-            .map(|_| (0..n / 2).map(|_| self.builder.fresh(Class::B32)).collect())
-            .collect();
+        let blocks = m.div_ceil(64 * groups);
+        let registers = u64::from(blocks) * u64::from(n / 2);
+        if registers > MOST_REGISTERS {
+            let message = format!("an accumulator of {m} rows and {n} columns takes {registers} registers of a thread");
+            return Err(Diagnostic::new(901, site, message)
+                .help(format!("a thread has at most {MOST_REGISTERS}: more warpgroups, or fewer rows or columns")));
+        }
+        let tiles = (0..blocks).map(|_| (0..n / 2).map(|_| self.builder.fresh(Class::B32)).collect()).collect();
         self.accumulators += 1;
         Ok(Accumulator { m, n, column: 0, tiles, zero: vec![true; n as usize / 8], id: self.accumulators })
     }

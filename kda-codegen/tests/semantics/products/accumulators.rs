@@ -122,6 +122,9 @@ fn accumulators_of_few_rows() {
     }
     assert_eq!(error_of(&square(1, "let acc = Acc::<f32, 24, 64>::zero();")), 901);
     assert_eq!(error_of(&square(2, "let acc = Acc::<f32, 32, 64>::zero();")), 901);
+    // One register more than a thread has.
+    assert_eq!(error_of(&square(1, "let acc = Acc::<f32, 256, 128>::zero();")), 901);
+    assert_eq!(error_of(&square(2, "let acc = Acc::<f32, 512, 128>::zero();")), 901);
 }
 
 /// The registers of an accumulator are a fragment of each warp: arithmetic, products of fragments, the way back to memory.
