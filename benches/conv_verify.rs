@@ -6,6 +6,9 @@
 //!
 //! Arguments: numbers of tokens to time (default 4 and 8). Prints CSV, then the best variant of each shape.
 
+mod common;
+
+use common::{Failure, device, median};
 use half::bf16;
 use kda_core::exec::ExecError;
 use kda_core::{Elem, Executor, TensorArg};
@@ -13,8 +16,6 @@ use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::rng::Rng;
 use kda_runtime::executor::cuda::CudaExecutor;
 use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
-
-type Failure = Box<dyn std::error::Error>;
 
 /// (H, N), in order of N*HV.
 const SHAPES: &[(u64, u64)] =
@@ -32,15 +33,7 @@ enum Overlap {
 }
 
 fn main() -> Result<(), Failure> {
-    let executor = match CudaExecutor::open(0) {
-        Ok(executor) => executor,
-        Err(ExecError::NoDevice(why)) => {
-            println!("nothing timed: {why}");
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    println!("# {}", executor.describe());
+    let Some(executor) = device()? else { return Ok(()) };
     println!("T,H,N,N*HV,variant,plain_us,pdl_wait_first_us,pdl_loads_first_us,floor_us");
     let chosen: Vec<u64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     let tokens = if chosen.is_empty() { vec![4, 8] } else { chosen };
@@ -120,8 +113,7 @@ fn time(
         replay()?;
     }
     let mut samples = (0..REPLAYS).map(|_| replay()).collect::<Result<Vec<_>, _>>()?;
-    samples.sort_by(f64::total_cmp);
-    Ok(samples[samples.len() / 2] / calls)
+    Ok(median(&mut samples) / calls)
 }
 
 /// Device memory of one shape.

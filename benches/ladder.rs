@@ -4,6 +4,9 @@
 //! median of 15. The hand-written kernels are compiled by `nvcc` (`$NVCC`, PATH, or /usr/local/cuda) when the bench starts,
 //! have the same entry, parameters and shared memory as ours, and are launched by the same code.
 
+mod common;
+
+use common::{Failure, device, median};
 use kda::checks::Device;
 use kda::checks::ladder::{Problem, RUNGS, Rung};
 use kda::runtime::Guarding;
@@ -13,30 +16,20 @@ use kda_runtime::executor::cuda::CudaExecutor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-type Failure = Box<dyn std::error::Error>;
-
 const SEED: u64 = 1;
 const REPLAYS: usize = 15;
 
 fn main() -> Result<(), Failure> {
-    let executor = match CudaExecutor::open(0) {
-        Ok(executor) => executor,
-        Err(ExecError::NoDevice(why)) => {
-            println!("nothing timed: {why}");
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    println!("# {}", executor.describe());
+    let Some(executor) = device()? else { return Ok(()) };
     println!(
         "{:<18} {:>20} {:>10} {:>10} {:>7} {:>9} {:>9}",
         "kernel", "size", "ours_us", "hand_us", "ratio", "GB/s", "TFLOP/s"
     );
-    let device = Device { executor: &executor, guarding: Guarding::NONE };
+    let on = Device { executor: &executor, guarding: Guarding::NONE };
     for rung in &RUNGS {
         for desc in rung.descs() {
             match twin(rung, desc)? {
-                Some(twin) => compare(&executor, device, rung, desc, twin)?,
+                Some(twin) => compare(&executor, on, rung, desc, twin)?,
                 None => println!("{:<18} has no hand-written kernel beside it", desc.entry),
             }
         }
@@ -97,11 +90,6 @@ fn report(desc: &KernelDesc, rung: &Rung, problem: &Problem, ours: f64, hand: f6
         problem.bytes as f64 / ours / 1e3,
         problem.operations as f64 / ours / 1e6
     );
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 fn launch(executor: &CudaExecutor, prepared: &PreparedLaunch) -> Result<(), ExecError> {

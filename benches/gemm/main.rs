@@ -4,21 +4,21 @@
 //! them in turn, the median of 15. Operands and result of the large products are several times the size of L2.
 //! cuBLAS is looked for where the loader finds libraries (`LD_LIBRARY_PATH`); without it ours is timed alone.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod cublas;
 
+use common::{Failure, device, median};
 use cublas::Cublas;
 use cudarc::driver::CudaContext;
 use kda::checks::Device;
 use kda::checks::gemm::{Product, ctas};
 use kda::runtime::Guarding;
 use kda_core::Executor;
-use kda_core::exec::{ExecError, Stream};
+use kda_core::exec::Stream;
 use kda_kernels::gemm::GemmWsVariant;
 use kda_runtime::executor::cuda::{CudaExecutor, CudaGraph};
-
 use std::time::Instant;
-
-type Failure = Box<dyn std::error::Error>;
 
 const SIZES: [[u64; 3]; 5] =
     [[8192, 8192, 8192], [4096, 4096, 4096], [16384, 2048, 7168], [8191, 8200, 8184], [1001, 5000, 3000]];
@@ -28,15 +28,7 @@ const WARM: usize = 3;
 
 fn main() -> Result<(), Failure> {
     let start = Instant::now();
-    let executor = match CudaExecutor::open(0) {
-        Ok(executor) => executor,
-        Err(ExecError::NoDevice(why)) => {
-            println!("nothing timed: {why}");
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    println!("# {}", executor.describe());
+    let Some(executor) = device()? else { return Ok(()) };
     first(&executor, start)?;
     // The same primary context, with a stream that both use.
     let stream = CudaContext::new(0)?.new_stream()?;
@@ -154,9 +146,4 @@ fn capture(
     let graph = unsafe { executor.end_capture(stream) };
     done?;
     Ok(graph?)
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
