@@ -62,7 +62,10 @@ fn shape(executor: &CudaExecutor, t: u64, h: u64, n: u64) -> Result<String, Fail
     let mut memory = Memory { executor, owned: Vec::new() };
     let problems = (0..sets).map(|set| memory.problem(t, h, n, set as u64)).collect::<Result<Vec<_>, _>>()?;
     let mut best: [Option<(f64, &str)>; 3] = [None; 3];
-    for variant in ConvVerifyVariant::ALL.iter().filter(|v| !v.long() && u64::from(v.t()) == t) {
+    for variant in ConvVerifyVariant::ALL
+        .iter()
+        .filter(|v| !v.long() && u64::from(v.t()) == t && v.pool() == Elem::F32 && !v.inner())
+    {
         let ctas = n * h * u64::from(128 / variant.bv());
         if ctas > 132 * 40 && variant.bv() < 64 {
             continue;

@@ -18,40 +18,46 @@ pub mod conv_verify {
     const WINDOW: u32 = TAPS * K; // elements of a window of one head
     const EPSILON: f32 = 1e-6;
     const MOST_SLOTS: u32 = 2_147_483_647;
+    const MOST_REQUESTS: u32 = 65_535; // grid.y
 
     /// A CTA owns BV rows of V of one (request, value head). Phase 1: four roles of four warps make q, k, v and the decay
     /// of every token, a channel a thread. Then, behind one CTA barrier, the recurrence: LANES lanes share the K of a row.
     /// q and k stay unnormalised in shared memory; the norms are scalars, folded into u and out.
-    #[kernel(block = 512, grid = n_req * vheads * (V / BV), min_blocks_per_sm = CTAS)]
+    #[kernel(block = 512, grid = [vheads * (V / BV), n_req], min_blocks_per_sm = CTAS)]
     #[roles(q = 0..4, k = 4..8, v = 8..12, gate = 12..16)]
     #[variants(
-        // 8 lanes a row where latency counts (N*HV <= 32); above, 32 lanes: 512 contiguous bytes a warp store.
-        (BV, LANES, CTAS, FLAT) in [(8, 8, 1, true), (16, 8, 1, true), (32, 8, 1, false), (64, 32, 2, false), (128, 32, 1, false)],
+        // 8 lanes a row where latency counts; 32 lanes where bandwidth does: 512 contiguous bytes a warp store.
+        (BV, LANES, CTAS, FLAT) in [
+            (8, 8, 1, true), (8, 8, 1, false), (16, 8, 1, true), (16, 8, 1, false), (32, 8, 1, false), (32, 8, 2, false),
+            (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
+        ],
+        (POOL, INNER) in [(f32, false), (bf16, true), (f32, true), (bf16, false)],
         (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
-        skip_if(LONG && (FLAT || CTAS == 2))
+        skip_if(LONG && (FLAT || BV != 32 && BV != 128 || CTAS != 1)),
+        skip_if(INNER == (size_of::<POOL>() == 4) && BV != 16 && BV != 128)
     )]
     #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
+    #[requires(n_req <= MOST_REQUESTS)]
     #[requires(null >= -1)]
     #[requires(lines <= MOST_SLOTS, slots <= MOST_SLOTS, snapshot_len <= MOST_SLOTS)]
     #[requires(state_rows == 0 || (state_steps >= tokens && (by_batch && state_rows >= n_req || !by_batch && state_rows >= snapshot_len)))]
     #[requires(window_rows == 0 || (window_steps >= tokens && window_rows >= snapshot_len))]
     #[requires(slot_pitch % 4 == 0, state_row_pitch % 4 == 0, state_step_pitch % 4 == 0)]
     #[requires(out_row_pitch % 8 == 0, out_pitch % 8 == 0)]
-    #[requires(line_pitch_f32 % 4 == 0, line_pitch_bf16 % 8 == 0, window_pitch_f32 % 4 == 0, window_pitch_bf16 % 8 == 0)]
-    #[requires(window_step_f32 % 4 == 0, window_step_bf16 % 8 == 0)]
-    // Conv pool and windows are [3, D] or [D, 3], both the same; an absent tensor has strides 0.
-    #[requires(!channels_inner || channel_pitch_f32 <= 1 && channel_pitch_bf16 <= 1 && window_channel_f32 <= 1 && window_channel_bf16 <= 1)]
-    #[requires(!channels_inner || tap_pitch_f32 % 4 == 0 && tap_pitch_bf16 % 8 == 0 && window_tap_f32 % 4 == 0 && window_tap_bf16 % 8 == 0)]
-    #[requires(channels_inner || tap_pitch_f32 <= 1 && tap_pitch_bf16 <= 1 && window_tap_f32 <= 1 && window_tap_bf16 <= 1)]
-    #[requires(channels_inner || channel_pitch_f32 % TAPS == 0 && channel_pitch_f32 <= TAPS && channel_pitch_bf16 % TAPS == 0 && channel_pitch_bf16 <= TAPS)]
-    #[requires(channels_inner || window_channel_f32 % TAPS == 0 && window_channel_f32 <= TAPS && window_channel_bf16 % TAPS == 0 && window_channel_bf16 <= TAPS)]
+    #[requires(line_pitch % (16 / size_of::<POOL>()) == 0, window_pitch % (16 / size_of::<POOL>()) == 0, window_step % (16 / size_of::<POOL>()) == 0)]
+    // Conv pool and windows are [3, D] or [D, 3] in memory, both the same; an absent tensor has strides 0.
+    #[requires(!INNER || channel_pitch <= 1 && window_channel <= 1 && tap_pitch % (16 / size_of::<POOL>()) == 0 && window_tap % (16 / size_of::<POOL>()) == 0)]
+    #[requires(INNER || tap_pitch <= 1 && window_tap <= 1)]
+    #[requires(INNER || channel_pitch % TAPS == 0 && channel_pitch <= TAPS && window_channel % TAPS == 0 && window_channel <= TAPS)]
     fn conv_verify<
-        const T: u32,     // tokens of a pass
-        const LONG: bool, // several passes
-        const BV: u32,    // rows of V a CTA
-        const LANES: u32, // lanes that share a row
-        const CTAS: u32,  // CTAs an SM
-        const FLAT: bool, // recurrence unrolled
+        const T: u32,      // tokens of a pass
+        const LONG: bool,  // several passes
+        const BV: u32,     // rows of V a CTA
+        const LANES: u32,  // lanes that share a row
+        const CTAS: u32,   // CTAs an SM
+        const FLAT: bool,  // recurrence unrolled
+        POOL: Elem,        // type of convolution pool and windows
+        const INNER: bool, // these are [3, D], not [D, 3]
     >(
         #[dims(n_req, tokens, d)] x: Global<bf16>,
         #[dims(n_req, tokens, vheads, K)] a: Global<bf16>,
@@ -64,30 +70,24 @@ pub mod conv_verify {
         #[dims(n_req:conv_slot_pitch; stable)] conv_slots: Global<i32>,
         #[dims(n_req:state_slot_pitch; stable)] state_slots: Global<i32>,
         #[dims(n_req:snapshot_row_pitch; stable)] snapshot_rows: Global<i32>,
-        #[dims(lines:line_pitch_f32, d:channel_pitch_f32, TAPS:tap_pitch_f32; stable)] conv_f32: Option<GlobalMut<f32>>,
-        #[dims(lines:line_pitch_bf16, d:channel_pitch_bf16, TAPS:tap_pitch_bf16; stable)] conv_bf16: Option<
-            GlobalMut<bf16>,
-        >,
+        #[dims(lines:line_pitch, d:channel_pitch, TAPS:tap_pitch; stable)] conv: GlobalMut<POOL>,
         #[dims(slots:slot_pitch, vheads, V, K; stable)] state: Global<f32>,
         #[dims(state_rows:state_row_pitch, state_steps:state_step_pitch, vheads, V, K)] states_out: Option<
             GlobalMut<f32>,
         >,
-        #[dims(window_rows:window_pitch_f32, window_steps:window_step_f32, d:window_channel_f32, TAPS:window_tap_f32)]
-        windows_f32: Option<GlobalMut<f32>>,
-        #[dims(window_rows:window_pitch_bf16, window_steps:window_step_bf16, d:window_channel_bf16, TAPS:window_tap_bf16)]
-        windows_bf16: Option<GlobalMut<bf16>>,
+        #[dims(window_rows:window_pitch, window_steps:window_step, d:window_channel, TAPS:window_tap)]
+        windows_out: Option<GlobalMut<POOL>>,
         #[dims(n_req:out_row_pitch, tokens:out_pitch, vheads, V)] out: GlobalMut<bf16>,
         #[dims(n_req, heads)] arrivals: GlobalMut<u32>,
         snapshot_len: u32,
         null: i32,
         scale: f32,
         lower_bound: f32,
-        bounded: bool,        // the gate: bounded or softplus
-        roll: bool,           // the newest inputs replace the history
-        by_batch: bool,       // states_out is indexed by the request, not by snapshot_rows
-        channels_inner: bool, // conv pool and windows are [3, D], not [D, 3]
-        early: bool,          // indices and pools are read ahead of the wait for the predecessor
-        evict_first: bool,    // snapshots leave L2 first
+        bounded: bool,     // the gate: bounded or softplus
+        roll: bool,        // the newest inputs replace the history
+        by_batch: bool,    // states_out is indexed by the request, not by snapshot_rows
+        early: bool,       // indices and pools are read ahead of the wait for the predecessor
+        evict_first: bool, // snapshots leave L2 first
     ) {
         const G: u32 = 32 / LANES; // groups of four channels a lane holds, and rows a warp touches at once
         const STEP: u32 = min(BV, 16 * G); // rows the CTA touches at once
@@ -105,50 +105,53 @@ pub mod conv_verify {
         } else {
             8
         };
+        const UNIT: u32 = size_of::<POOL>() * if INNER { 1 } else { TAPS }; // bytes a channel of a copy
+        // Inputs of one head in shared memory. [3, D]: a row a token behind two of the history, so that the windows of
+        // neighbours overlap. [D, 3]: a window a token.
+        const INPUTS: u32 = if INNER { (T + 2) * K } else { T * TAPS * K };
 
         // ---- Shared memory
         let qkv = smem::<f32, Shape<3, T, K>>(); // q, k, v after SiLU
         let decays = smem::<f32, Shape<T, K>>();
         let betas = smem::<f32, Shape<T>>();
         let squares = smem::<f32, Shape<2, T, 4>>(); // sums of y^2 of q and k, a warp each
-        let windows = smem::<f32, Shape<3, T, WINDOW>>(); // in the order and the type of the pool
-        let windows16 = windows.cast::<bf16>();
+        let inputs = smem::<POOL, Shape<3, INPUTS>>();
         let outs = smem::<bf16, Shape<T, BV>>();
 
         // ---- Who
         let tile = ctaid.x % (V / BV);
-        let item = ctaid.x / (V / BV);
-        let (n, hv) = (item / vheads, item % vheads);
-        let per_head = vheads / heads;
-        let (h, v0) = (hv / per_head, tile * BV);
+        let (n, hv) = (ctaid.y, ctaid.x / (V / BV));
+        // Without groups no division delays the first loads.
+        let (mut h, mut per_head, mut first_of_group) = (hv, 1, true);
+        if vheads != heads {
+            per_head = vheads / heads;
+            (h, first_of_group) = (hv / per_head, hv % per_head == 0);
+        }
+        let v0 = tile * BV;
         let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
-        let owner = tile == 0 && hv % per_head == 0; // of these, the one that stores the windows of q and k
+        let owner = tile == 0 && first_of_group; // of these, the one that stores the windows of q and k
         let (q0, k0, c0) = (h * K, (heads + h) * K, (2 * heads + hv) * K + v0); // first channels
         let c = tid % K;
         let on = role != v || c < BV;
         let channel = c + select(role == q, q0, select(role == k, k0, c0));
         let (lk, r0) = (lane % LANES, warp * G + lane / LANES);
-        let narrow_pool = conv_bf16.is_present();
+        let narrow_taps = taps_bf16.is_present();
 
-        // ---- First loads; source order is issue order
-        let (w, bias) = if role == gate {
-            let rate = a_log.at([hv]).load();
-            ([rate, 0.0, 0.0, 0.0], dt_bias.at([hv, c]).load())
-        } else {
-            let wide = taps_f32.at([channel, 0]).load_v_if::<4>(on);
-            let narrow = taps_bf16.at([channel, 0]).load_v_if::<4>(on);
-            (select(taps_bf16.is_present(), narrow as f32, wide), conv_bias.at([channel]).load_if(on))
-        };
+        // ---- First loads. Source order is issue order; no branch and no conversion waits for a value among them.
+        let (conv_role, gate_role) = (on && role != gate, role == gate);
+        let wide_taps = taps_f32.at([channel, 0]).load_v_if::<4>(conv_role);
+        let packed_taps = taps_bf16.at([channel]).cast::<u32>().at([0]).load_v_if::<2>(conv_role);
+        let bias = conv_bias.at([channel]).load_if(conv_role);
+        let rate = a_log.at([hv]).load_if(gate_role);
+        let gate_bias = dt_bias.at([hv, c]).load_if(gate_role);
         if !early {
             pdl::wait();
         }
         let (line, slot, snap) = (conv_slots[n], state_slots[n], snapshot_rows[n]);
         let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
         let keep = null < snap && snap < snapshot_len as i32;
-        let past = real && on && role != gate;
-        let wide_history = from_fn::<TAPS>(|j| conv_f32.at([line, channel, j]).load_if(past));
-        let narrow_history = from_fn::<TAPS>(|j| conv_bf16.at([line, channel, j]).load_if(past));
-        let mut history = from_fn::<TAPS>(|j| select(narrow_pool, narrow_history[j] as f32, wide_history[j]));
+        let past = real && conv_role;
+        let loaded = from_fn::<TAPS>(|j| conv.at([line, channel, j]).load_if(past));
         let active = warp < STEP / G;
         let head = state.at([slot, hv]).hint(NO_ALLOCATE);
         let mut s = from_fn::<R>(|r| {
@@ -164,50 +167,43 @@ pub mod conv_verify {
         }
         let policy = l2::evict_first_if(evict_first);
         let snapshot = select(by_batch, n as i32, snap);
+        let mut history = from_fn::<TAPS>(|j| loaded[j] as f32);
 
         for base in (0..tokens).step_by(T) {
             let len = min(T, tokens - base); // T unless LONG
             let last = base + len == tokens;
 
-            // ---- Phase 1: a channel a thread, every load coalesced
-            let raw = if role == gate {
-                from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len))
-            } else {
-                from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len))
-            };
+            // ---- Phase 1: a channel a thread
             #[role(q, k, v)]
             {
                 let part = role;
+                let raw = from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len));
                 let mut total = from_fn::<PADDED>(|t| 0.0);
                 if on {
-                    // Order of a window in shared memory: [width, 3] or [3, width].
-                    let width = select(part == 2, BV, K);
-                    let column = select(channels_inner, c, TAPS * c);
-                    let tap = select(channels_inner, width, 1);
+                    if const { INNER } {
+                        inputs[[part, c]] = raw_input::<POOL>(history[1]);
+                        inputs[[part, K + c]] = raw_input::<POOL>(history[2]);
+                    }
                     #[unroll]
                     for t in 0..T {
-                        let inputs = [history[0], history[1], history[2], raw[t] as f32];
-                        let sum = if taps_bf16.is_present() {
-                            math::chain_rounded(bias, w, inputs)
+                        let window = [history[0], history[1], history[2], raw[t] as f32];
+                        let sum = if narrow_taps {
+                            math::chain_rounded(bias, unpack(packed_taps), window)
                         } else {
-                            math::chain(bias, w, inputs)
+                            math::chain(bias, wide_taps, window)
                         };
                         let y = bf16::rn(math::silu(sum)) as f32;
                         qkv[[part, t, c]] = y;
                         total[t] = select(t < len, y * y, 0.0);
                         if t < len {
-                            history = [inputs[1], inputs[2], inputs[3]];
+                            history = [window[1], window[2], window[3]];
                         }
-                        if part == 2 || owner || t + 1 == len {
+                        if const { INNER } {
+                            inputs[[part, (t + 2) * K + c]] = raw_input::<POOL>(window[3]);
+                        } else if part == 2 || owner || t + 1 == len {
                             #[unroll]
                             for j in 0..TAPS {
-                                // Copied bit by bit: raw inputs and histories are never rounded.
-                                if narrow_pool {
-                                    let at = (part * T + t) * WINDOW + column + tap * j;
-                                    windows16[[at]] = bf16::from_bits((history[j].to_bits() >> 16) as u16);
-                                } else {
-                                    windows[[part, t, column + tap * j]] = history[j];
-                                }
+                                inputs[[part, t * WINDOW + TAPS * c + j]] = raw_input::<POOL>(history[j]);
                             }
                         }
                     }
@@ -220,18 +216,22 @@ pub mod conv_verify {
             }
             #[role(gate)]
             {
-                #[unroll]
-                for t in 0..T {
-                    let z = raw[t] as f32 + bias;
-                    let g = if bounded {
-                        lower_bound * math::sigmoid(math::exp(w[0]) * z)
-                    } else {
-                        -math::scaled_softplus(w[0], z)
-                    };
-                    decays[[t, c]] = math::exp(g);
+                let raw = from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len));
+                let strength = b.at([n, base + c, hv]).load_if(c < len);
+                if bounded {
+                    #[unroll]
+                    for t in 0..T {
+                        let z = raw[t] as f32 + gate_bias;
+                        decays[[t, c]] = math::exp(lower_bound * math::sigmoid(math::exp(rate) * z));
+                    }
+                } else {
+                    #[unroll]
+                    for t in 0..T {
+                        decays[[t, c]] = math::exp(-math::scaled_softplus(rate, raw[t] as f32 + gate_bias));
+                    }
                 }
                 if c < len {
-                    betas[[c]] = math::sigmoid(b.at([n, base + c, hv]).load() as f32);
+                    betas[[c]] = math::sigmoid(strength as f32);
                 }
             }
             cta_sync();
@@ -239,35 +239,25 @@ pub mod conv_verify {
             // ---- Windows and roll of v: a lane a copy, three copies a token where the channels are innermost
             let mut arrived: u32 = 0;
             if warp == 15 {
-                let (t, j) = (lane / TAPS, lane % TAPS);
-                let piece = t < len && (channels_inner || j == 0);
-                let unit = select(channels_inner, 1, TAPS) * select(narrow_pool, 2, 4); // bytes a channel
+                let (t, j) = if const { INNER } { (lane / 4, lane % 4) } else { (lane, 0) };
+                let from = if const { INNER } { (t + j) * K } else { t * WINDOW };
+                let piece = t < len && j < TAPS;
                 if keep && piece {
-                    if narrow_pool {
-                        let to = windows_bf16.at([snap, base + t]);
-                        bulk::store(to.at([c0, j]), windows16.at([(2 * T + t) * WINDOW + j * BV]), BV * unit);
-                        if owner {
-                            bulk::store(to.at([q0, j]), windows16.at([t * WINDOW + j * K]), K * unit);
-                            bulk::store(to.at([k0, j]), windows16.at([(T + t) * WINDOW + j * K]), K * unit);
-                        }
-                    } else {
-                        let to = windows_f32.at([snap, base + t]);
-                        bulk::store(to.at([c0, j]), windows.at([2, t, j * BV]), BV * unit);
-                        if owner {
-                            bulk::store(to.at([q0, j]), windows.at([0, t, j * K]), K * unit);
-                            bulk::store(to.at([k0, j]), windows.at([1, t, j * K]), K * unit);
-                        }
+                    let to = windows_out.at([snap, base + t]);
+                    bulk::store(to.at([c0, j]), inputs.at([2, from]), BV * UNIT);
+                    if owner {
+                        bulk::store(to.at([q0, j]), inputs.at([0, from]), K * UNIT);
+                        bulk::store(to.at([k0, j]), inputs.at([1, from]), K * UNIT);
                     }
                 }
                 // Nobody else reads the history of these v channels, and this CTA has.
                 if roll && last && piece && t + 1 == len {
-                    bulk::store(conv_bf16.at([line, c0, j]), windows16.at([(2 * T + t) * WINDOW + j * BV]), BV * unit);
-                    bulk::store(conv_f32.at([line, c0, j]), windows.at([2, t, j * BV]), BV * unit);
+                    bulk::store(conv.at([line, c0, j]), inputs.at([2, from]), BV * UNIT);
                 }
                 // The history of q and k is read by every CTA of the head. Each arrives once it has read (the CTA barrier
                 // lies between); the last one to arrive acquires what the others released, and rolls. The counter wraps
                 // to zero, so that the next launch finds it as this one did.
-                if roll && last && lane == 0 {
+                if roll && last && sharers > 1 && lane == 0 {
                     arrived = arrivals.at([n, h]).inc_wrap(sharers - 1, ACQ_REL);
                 }
             }
@@ -349,14 +339,10 @@ pub mod conv_verify {
             if warp == 15 {
                 warp_sync(); // what lane 0 has acquired holds for the lanes that copy
                 if roll && last && shfl(arrived, 0) == sharers - 1 {
-                    let j = lane / 2;
-                    if j < TAPS && (channels_inner || j == 0) {
-                        let part = lane % 2; // q, then k
-                        let to = (part * heads + h) * K;
-                        let unit = select(channels_inner, 1, TAPS) * select(narrow_pool, 2, 4);
-                        let from = (part * T + len - 1) * WINDOW + j * K;
-                        bulk::store(conv_bf16.at([line, to, j]), windows16.at([from]), K * unit);
-                        bulk::store(conv_f32.at([line, to, j]), windows.at([part, len - 1, j * K]), K * unit);
+                    let (part, j) = (lane % 2, lane / 2); // q, then k
+                    if j < if const { INNER } { TAPS } else { 1 } {
+                        let from = if const { INNER } { (len - 1 + j) * K } else { (len - 1) * WINDOW };
+                        bulk::store(conv.at([line, (part * heads + h) * K, j]), inputs.at([part, from]), K * UNIT);
                     }
                 }
                 bulk::commit();
@@ -366,5 +352,19 @@ pub mod conv_verify {
                 cta_sync(); // the next pass overwrites shared memory
             }
         }
+    }
+
+    /// The two taps of a word are the bits of two bf16 numbers.
+    #[device]
+    fn unpack(words: [u32; 2]) -> [f32; 4] {
+        from_fn::<4>(|j| {
+            f32::from_bits(if const { j % 2 == 0 } { words[j / 2] << 16 } else { words[j / 2] & 0xffff0000 })
+        })
+    }
+
+    /// An input as the pool holds it: raw inputs and histories are never rounded.
+    #[device]
+    fn raw_input<POOL: Elem>(x: f32) -> POOL {
+        if const { size_of::<POOL>() == 4 } { x } else { bf16::from_bits((x.to_bits() >> 16) as u16) }
     }
 }

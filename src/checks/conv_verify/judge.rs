@@ -8,10 +8,11 @@ use super::Failure;
 use super::call::{Call, Results, bf16_bits, differences, f32_bits};
 use super::case::Case;
 use crate::checks::{Device, Measured};
+use kda_core::Elem;
 use kda_core::exec::Stream;
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::Mode;
-use kda_ref::conv_verify::sample::Buffers;
+use kda_ref::conv_verify::sample::{Buffers, Switches};
 use kda_ref::conv_verify::{Checked, HEAD, reference, run as golden};
 use kda_ref::floats::FloatVec;
 use kda_runtime::operators::conv_verify::Options;
@@ -128,9 +129,11 @@ impl Expected {
     }
 }
 
-/// Whether a variant can run this number of tokens.
-pub fn fits(variant: ConvVerifyVariant, tokens: usize) -> bool {
-    variant.long() || variant.t() as usize == tokens
+/// Whether a variant can run calls of this kind: their number of tokens, their convolution pool.
+pub fn fits(variant: ConvVerifyVariant, switches: &Switches) -> bool {
+    let length = variant.long() || variant.t() as usize == switches.dims.t;
+    let narrow = variant.pool() == Elem::BF16;
+    length && narrow == switches.bf16_pool && variant.inner() == switches.channels_innermost
 }
 
 /// Runs a case on every variant that can run it.
@@ -143,7 +146,7 @@ pub fn one_case(
     let expected = Expected::of(case)?;
     let mut first: Option<Results> = None;
     for (variant, tally) in variants.iter().zip(tallies) {
-        if !fits(*variant, case.sample.switches.dims.t) {
+        if !fits(*variant, &case.sample.switches) {
             continue;
         }
         let results = Call::new(device, case)?.run(Some(*variant))?;

@@ -34,7 +34,7 @@ pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Fail
     let case = Plan::of(Switches { roll: true, ..Switches::plain(N, T, 1, 1) }).draw(seed);
     for pool in [Pool::State, Pool::ConvState, Pool::StatesOut, Pool::WindowsOut] {
         let mut wrong = 0;
-        for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, T)) {
+        for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &case.sample.switches)) {
             wrong += one(device, &case, pool, *variant).map_err(|cause| format!("a large pool, {pool:?}: {cause}"))?;
         }
         let case = format!("{pool:?} of more than 2^31 elements");

@@ -24,7 +24,7 @@ pub mod streams;
 use super::{Device, Extent, Request, Sink};
 use case::Plan;
 use judge::Tally;
-use kda_core::KernelDesc;
+use kda_core::{Elem, KernelDesc};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::conv_verify::sample::Switches;
 use kda_ref::replay::{Case as Golden, Comparison};
@@ -73,19 +73,21 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// The problem on which one variant is shown: a padding row, snapshots, roll, two value heads a q/k head.
-pub fn sample_plan(variant: ConvVerifyVariant, bf16_pool: bool) -> Plan {
+pub fn sample_plan(variant: ConvVerifyVariant) -> Plan {
     let t = if variant.long() { variant.t() as usize + 3 } else { variant.t() as usize };
-    let switches = Switches { roll: true, bias: true, bf16_pool, t_alloc: t + 1, ..Switches::plain(4, t, 1, 2) };
+    let (bf16_pool, channels_innermost) = (variant.pool() == Elem::BF16, variant.inner());
+    let plain = Switches { bf16_pool, channels_innermost, ..Switches::plain(4, t, 1, 2) };
+    let switches = Switches { roll: true, bias: true, t_alloc: t + 1, ..plain };
     Plan { null_rows: true, ..Plan::of(switches) }
 }
 
-/// Runs one variant on its sample problem, launched while its predecessor may still run. An odd seed brings a pool of bf16, and
+/// Runs one variant on its sample problem, launched while its predecessor may still run. An odd seed brings
 /// pools that the predecessor leaves alone.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = ConvVerifyVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), desc));
     let variant = *variant.ok_or_else(|| format!("{} is no variant of conv_verify", desc.entry))?;
     let odd = seed % 2 == 1;
-    let case = sample_plan(variant, odd).draw(seed);
+    let case = sample_plan(variant).draw(seed);
     let options = Options { variant: Some(variant), pdl: true, stable_pools: odd, ..Options::default() };
     let mut tally = Tally::default();
     judge::one_call(device, &case, &options, &mut tally).map_err(|cause| cause.to_string())?;

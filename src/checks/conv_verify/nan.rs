@@ -87,7 +87,7 @@ pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Fail
             let clean = Plan::of(Switches { lower_bound, ..Switches::plain(n, t, h, hv) }).draw(seed);
             let mut poisoned = clean.clone();
             (poison.put)(&mut poisoned.sample);
-            for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, t)) {
+            for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &clean.sample.switches)) {
                 wrong += strays(device, &clean, &poisoned, poison, *variant)?;
             }
         }

@@ -56,8 +56,8 @@ pub fn run(seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
 
 /// A variant runs on the case of its own number of tokens; one of several passes on the longest.
 fn own(variant: ConvVerifyVariant, case: &Case) -> bool {
-    let t = case.sample.switches.dims.t;
-    fits(variant, t) && variant.long() == (t > 8)
+    let switches = &case.sample.switches;
+    fits(variant, switches) && variant.long() == (switches.dims.t > 8)
 }
 
 fn case(t: usize, seed: u64) -> Case {

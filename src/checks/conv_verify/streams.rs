@@ -84,7 +84,7 @@ fn chain(
     (stream.sample.snapshot_len, stream.sample.snapshot_rows) = (3, vec![2, 0]);
     let expected = Call::new(device, &stream)?.run(None)?;
     let mut wrong = 0;
-    let runs = |v: &&ConvVerifyVariant| fits(**v, t) && v.long() == (t > 8) && v.bv() >= rows;
+    let runs = |v: &&ConvVerifyVariant| fits(**v, &switches) && v.long() == (t > 8) && v.bv() >= rows;
     for variant in ConvVerifyVariant::ALL.iter().filter(runs) {
         let mut pools = stream.sample.clone();
         let mut done = [0, 0];

@@ -47,9 +47,8 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
             let arch = variant.desc().arch;
             return refuse(format!("it is written for {arch}, the device has compute capability {major}.{minor}"));
         }
-        let tokens = problem.tokens();
-        if !variant.long() && u64::from(variant.t()) != tokens {
-            return refuse(format!("it is for T = {}, the call has T = {tokens}", variant.t()));
+        if let Some(why) = problem.refuses(variant) {
+            return refuse(why);
         }
         return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
     }
@@ -59,12 +58,11 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
 fn choose(problem: &Problem, args: &ConvVerifyArgs, options: &Options, capability: (u8, u8)) -> Result<Plan, OpError> {
     let runs = |v: &ConvVerifyVariant| v.desc().arch.runs_on(capability.0, capability.1);
     let rows = preferred_rows(problem.pairs());
-    let tokens = problem.tokens();
     // Best first: the preferred tile, then larger ones, then smaller ones; the exact number of tokens ahead of the loop.
     let mut order: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.iter().copied().filter(runs).collect();
     order.sort_by_key(|v| (v.long(), v.bv() < rows, v.bv().abs_diff(rows)));
     let mut refusal: Option<LaunchError> = None;
-    for variant in order.iter().filter(|v| v.long() || u64::from(v.t()) == tokens) {
+    for variant in order.iter().filter(|v| problem.refuses(**v).is_none()) {
         match args.prepare(*variant, options.pdl) {
             Ok(prepared) => return Ok(Plan { prepared }),
             Err(error) => refusal = refusal.or(Some(error)),

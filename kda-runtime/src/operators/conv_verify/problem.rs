@@ -3,7 +3,7 @@
 use super::validate::validate;
 use crate::operators::OpError;
 use kda_core::{Elem, TensorArg};
-use kda_kernels::conv_verify::ConvVerifyArgs;
+use kda_kernels::conv_verify::{ConvVerifyArgs, ConvVerifyVariant};
 
 /// The decay's form.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +84,21 @@ impl Problem {
         n.saturating_mul(heads).saturating_mul(4)
     }
 
+    /// Why a variant cannot run this call, whose arguments have been checked; the kernel's own conditions come on top.
+    pub(super) fn refuses(&self, variant: ConvVerifyVariant) -> Option<String> {
+        let tokens = self.tokens();
+        if !variant.long() && u64::from(variant.t()) != tokens {
+            return Some(format!("it is for T = {}, the call has T = {tokens}", variant.t()));
+        }
+        let pool = (self.conv_state.elem, channels_inner(&self.conv_state));
+        let written = (variant.pool(), variant.inner());
+        if pool != written {
+            let words = |(elem, inner): (Elem, bool)| format!("{elem} {}", if inner { "[3, D]" } else { "[D, 3]" });
+            return Some(format!("its convolution pool is {}, the call's is {}", words(written), words(pool)));
+        }
+        None
+    }
+
     /// Number of (request, value head) pairs: the parallelism of a call.
     pub fn pairs(&self) -> u64 {
         let shape = self.b.shape();
@@ -97,10 +112,8 @@ impl Problem {
 
     /// The kernel's arguments, once the call has been checked.
     pub(super) fn arguments(&self, early: bool, evict_first: bool) -> Result<ConvVerifyArgs, OpError> {
-        let channels_inner = validate(self)?;
+        validate(self)?;
         let (taps_f32, taps_bf16) = by_type(Some(self.conv_weight));
-        let (conv_f32, conv_bf16) = by_type(Some(self.conv_state));
-        let (windows_f32, windows_bf16) = by_type(self.windows_out);
         let rows = |t: &Option<TensorArg>| t.as_ref().and_then(|t| t.shape().first().copied());
         let by_batch = self.snapshot_rule == SnapshotRule::ByBatch;
         // Liveness is tested against the rows that `snapshot_rows` indexes.
@@ -125,12 +138,10 @@ impl Problem {
             conv_slots: self.conv_slots,
             state_slots: self.state_slots,
             snapshot_rows: self.snapshot_rows,
-            conv_f32,
-            conv_bf16,
+            conv: self.conv_state,
             state: self.state,
             states_out: self.states_out,
-            windows_f32,
-            windows_bf16,
+            windows_out: self.windows_out,
             out: self.out,
             arrivals: self.workspace,
             snapshot_len: snapshot_len.min(i32::MAX as u64) as u32,
@@ -140,11 +151,15 @@ impl Problem {
             bounded,
             roll: self.roll,
             by_batch,
-            channels_inner,
             early,
             evict_first,
         })
     }
+}
+
+/// True for `[3, D]` in memory, false for `[D, 3]`.
+pub(super) fn channels_inner(pool: &TensorArg) -> bool {
+    matches!(pool.strides(), [_, 1, _])
 }
 
 /// A tensor of f32 or of bf16, each in its place.

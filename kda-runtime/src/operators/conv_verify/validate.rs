@@ -261,8 +261,8 @@ mod tests {
             (&["taps_bf16"], align::NARROW_TAPS),
             (&["conv_bias", "a_log", "dt_bias", "arrivals"], align::SCALARS),
             (&["conv_slots", "state_slots", "snapshot_rows"], align::SCALARS),
-            (&["taps_f32", "conv_f32", "conv_bf16", "state", "states_out"], align::WIDE),
-            (&["windows_f32", "windows_bf16", "out"], align::WIDE),
+            (&["taps_f32", "conv", "state", "states_out"], align::WIDE),
+            (&["windows_out", "out"], align::WIDE),
         ] {
             for name in names {
                 assert_eq!(needed(name), align, "{name}");
