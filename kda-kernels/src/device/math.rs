@@ -58,8 +58,14 @@ pub mod math {
     /// The part of a sum over K that one lane holds: G groups, 32 / G lanes a row.
     fn dot<const G: u32>(a: [[f32; 4]; G], b: [[f32; 4]; G]) -> f32 {
         let group = from_fn::<G>(|i| chain(0.0, a[i], b[i]));
-        // Groups of a lane are eight apart: strides 8 and 16 of the tree stay inside it.
-        if const { G == 1 } { group[0] } else { (group[0] + group[1]) + (group[2] + group[3]) }
+        // Groups of a lane are eight apart: strides 8 and 16 of the tree stay inside it, with two groups stride 8 alone.
+        if const { G == 1 } {
+            group[0]
+        } else if const { G == 2 } {
+            group[0] + group[1]
+        } else {
+            (group[0] + group[1]) + (group[2] + group[3])
+        }
     }
 
     /// Sums N values over the lanes that `strides` connect. While more than KEEP are left, a step keeps one half and sends

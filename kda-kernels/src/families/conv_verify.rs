@@ -28,11 +28,13 @@ pub mod conv_verify {
     #[variants(
         // 8 lanes a row where latency counts; 32 lanes where bandwidth does: 512 contiguous bytes a warp store.
         (BV, LANES, CTAS, FLAT) in [
-            (8, 8, 1, true), (8, 8, 1, false), (16, 8, 1, true), (16, 8, 1, false), (32, 8, 1, false), (32, 8, 2, false),
-            (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
+            (8, 8, 1, true), (8, 8, 1, false), (8, 16, 1, true), (8, 16, 2, false),
+            (16, 8, 1, true), (16, 8, 1, false), (16, 16, 1, true), (16, 16, 2, false), (16, 8, 2, false),
+            (32, 8, 1, false), (32, 8, 2, false), (32, 16, 1, true), (32, 16, 2, false),
+            (64, 16, 2, false), (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
         ],
-        (POOL, INNER) in [(f32, false), (bf16, true), (f32, true), (bf16, false)],
-        (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
+        (POOL, INNER) in [(f32, false)],
+        (T, LONG) in [(4, false), (8, false)],
         skip_if(LONG && (FLAT || BV != 32 && BV != 128 || CTAS != 1)),
         skip_if(INNER == (size_of::<POOL>() == 4) && BV != 16 && BV != 128)
     )]
@@ -92,10 +94,14 @@ pub mod conv_verify {
         const G: u32 = 32 / LANES; // groups of four channels a lane holds, and rows a warp touches at once
         const STEP: u32 = min(BV, 16 * G); // rows the CTA touches at once
         const R: u32 = BV / STEP; // rows a thread: 1 (8 lanes), 4 or 8 (32 lanes)
-        const N: u32 = 2 * R; // sums in flight: S k of a token, S q of the one before
-        const KEEP: u32 = if R == 1 { 2 } else { 1 }; // of these, known to every lane
+        // One row a thread: S q of a token is reduced together with S k of the next, which shortens the chain. With more rows
+        // it is reduced at once, which needs fewer registers.
+        const MERGED: bool = R == 1;
+        const N: u32 = if MERGED { 2 } else { R }; // sums in flight
+        const KEEP: u32 = if MERGED { 2 } else { 1 }; // of these, known to every lane
         const STEPS: u32 = log2(LANES);
-        const STAGED: bool = R >= 4; // out leaves in 16-byte pieces
+        // k and decay of the next token are loaded ahead where registers allow it.
+        const AHEAD: bool = CTAS == 1 || BV == 64 || LANES == 16;
         const PADDED: u32 = if T == 1 {
             1
         } else if T == 2 {
@@ -108,6 +114,7 @@ pub mod conv_verify {
         const UNIT: u32 = size_of::<POOL>() * if INNER { 1 } else { TAPS }; // bytes a channel of a copy
         // Inputs of one head in shared memory. [3, D]: a row a token behind two of the history, so that the windows of
         // neighbours overlap. [D, 3]: a window a token.
+        const STREAM: u32 = T + TAPS;
         const INPUTS: u32 = if INNER { (T + 2) * K } else { T * TAPS * K };
 
         // ---- Shared memory
@@ -120,13 +127,21 @@ pub mod conv_verify {
 
         // ---- Who
         let tile = ctaid.x % (V / BV);
-        let (n, hv) = (ctaid.y, ctaid.x / (V / BV));
+        let hv = ctaid.x / (V / BV);
         // Without groups no division delays the first loads.
         let (mut h, mut per_head, mut first_of_group) = (hv, 1, true);
         if vheads != heads {
             per_head = vheads / heads;
             (h, first_of_group) = (hv / per_head, hv % per_head == 0);
         }
+
+        // ---- First loads. The indices come ahead of everything, because the longest chain of the kernel begins with them; no
+        // branch and no conversion waits for a value among the others.
+        let n = ctaid.y;
+        if !early {
+            pdl::wait();
+        }
+        let (line, slot) = (conv_slots[n], state_slots[n]);
         let v0 = tile * BV;
         let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
         let owner = tile == 0 && first_of_group; // of these, the one that stores the windows of q and k
@@ -135,28 +150,23 @@ pub mod conv_verify {
         let on = role != v || c < BV;
         let channel = c + select(role == q, q0, select(role == k, k0, c0));
         let (lk, r0) = (lane % LANES, warp * G + lane / LANES);
+        // First channels of the groups of four that a lane holds: neighbours in the tree's first steps meet in one lane.
+        let at = from_fn::<G>(|g| 4 * (lk % 8 + 8 * G * (lk / 8) + 8 * g));
         let narrow_taps = taps_bf16.is_present();
 
-        // ---- First loads. Source order is issue order; no branch and no conversion waits for a value among them.
         let (conv_role, gate_role) = (on && role != gate, role == gate);
         let wide_taps = taps_f32.at([channel, 0]).load_v_if::<4>(conv_role);
         let packed_taps = taps_bf16.at([channel]).cast::<u32>().at([0]).load_v_if::<2>(conv_role);
         let bias = conv_bias.at([channel]).load_if(conv_role);
         let rate = a_log.at([hv]).load_if(gate_role);
         let gate_bias = dt_bias.at([hv, c]).load_if(gate_role);
-        if !early {
-            pdl::wait();
-        }
-        let (line, slot, snap) = (conv_slots[n], state_slots[n], snapshot_rows[n]);
         let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
-        let keep = null < snap && snap < snapshot_len as i32;
         let past = real && conv_role;
         let loaded = from_fn::<TAPS>(|j| conv.at([line, channel, j]).load_if(past));
         let active = warp < STEP / G;
         let head = state.at([slot, hv]).hint(NO_ALLOCATE);
-        let mut s = from_fn::<R>(|r| {
-            from_fn::<G>(|g| head.at([v0 + STEP * r + r0, 4 * lk + 4 * LANES * g]).load_v_if::<4>(real && active))
-        });
+        let mut s =
+            from_fn::<R>(|r| from_fn::<G>(|g| head.at([v0 + STEP * r + r0, at[g]]).load_v_if::<4>(real && active)));
         pdl::wait();
         pdl::launch_dependents();
         if !real {
@@ -166,7 +176,6 @@ pub mod conv_verify {
             return;
         }
         let policy = l2::evict_first_if(evict_first);
-        let snapshot = select(by_batch, n as i32, snap);
         let mut history = from_fn::<TAPS>(|j| loaded[j] as f32);
 
         for base in (0..tokens).step_by(T) {
@@ -174,40 +183,50 @@ pub mod conv_verify {
             let last = base + len == tokens;
 
             // ---- Phase 1: a channel a thread
+            let mut snap = -1;
             #[role(q, k, v)]
             {
                 let part = role;
                 let raw = from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len));
+                snap = snapshot_rows[n];
                 let mut total = from_fn::<PADDED>(|t| 0.0);
+                let stream = from_fn::<STREAM>(|i| if const { i < TAPS } { history[i] } else { raw[i - TAPS] as f32 });
+                // One branch for all tokens, so that their chains overlap.
+                let sums = if narrow_taps {
+                    let w = unpack(packed_taps);
+                    from_fn::<T>(|t| {
+                        math::chain_rounded(bias, w, [stream[t], stream[t + 1], stream[t + 2], stream[t + 3]])
+                    })
+                } else {
+                    from_fn::<T>(|t| {
+                        math::chain(bias, wide_taps, [stream[t], stream[t + 1], stream[t + 2], stream[t + 3]])
+                    })
+                };
                 if on {
-                    if const { INNER } {
-                        inputs[[part, c]] = raw_input::<POOL>(history[1]);
-                        inputs[[part, K + c]] = raw_input::<POOL>(history[2]);
-                    }
                     #[unroll]
                     for t in 0..T {
-                        let window = [history[0], history[1], history[2], raw[t] as f32];
-                        let sum = if narrow_taps {
-                            math::chain_rounded(bias, unpack(packed_taps), window)
-                        } else {
-                            math::chain(bias, wide_taps, window)
-                        };
-                        let y = bf16::rn(math::silu(sum)) as f32;
+                        let y = bf16::rn(math::silu(sums[t])) as f32;
                         qkv[[part, t, c]] = y;
                         total[t] = select(t < len, y * y, 0.0);
-                        if t < len {
-                            history = [window[1], window[2], window[3]];
+                    }
+                    if const { INNER } {
+                        #[unroll]
+                        for i in 0..STREAM - 1 {
+                            inputs[[part, i * K + c]] = raw_input::<POOL>(stream[i + 1]);
                         }
-                        if const { INNER } {
-                            inputs[[part, (t + 2) * K + c]] = raw_input::<POOL>(window[3]);
-                        } else if part == 2 || owner || t + 1 == len {
-                            #[unroll]
-                            for j in 0..TAPS {
-                                inputs[[part, t * WINDOW + TAPS * c + j]] = raw_input::<POOL>(history[j]);
+                    } else {
+                        #[unroll]
+                        for t in 0..T {
+                            if part == 2 || owner || t + 1 == len {
+                                #[unroll]
+                                for j in 0..TAPS {
+                                    inputs[[part, t * WINDOW + TAPS * c + j]] = raw_input::<POOL>(stream[t + 1 + j]);
+                                }
                             }
                         }
                     }
                 }
+                history = [stream[T], stream[T + 1], stream[T + 2]]; // for the next pass, which follows only a full one
                 let sum = math::sums::<5, PADDED, 1>(total, math::NORM_STRIDES)[0];
                 let (token, first) = math::position::<5, PADDED, 1>(math::NORM_STRIDES);
                 if part < 2 && first && token < T {
@@ -218,6 +237,7 @@ pub mod conv_verify {
             {
                 let raw = from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len));
                 let strength = b.at([n, base + c, hv]).load_if(c < len);
+                snap = snapshot_rows[n];
                 if bounded {
                     #[unroll]
                     for t in 0..T {
@@ -237,6 +257,7 @@ pub mod conv_verify {
             cta_sync();
 
             // ---- Windows and roll of v: a lane a copy, three copies a token where the channels are innermost
+            let keep = null < snap && snap < snapshot_len as i32;
             let mut arrived: u32 = 0;
             if warp == 15 {
                 let (t, j) = if const { INNER } { (lane / 4, lane % 4) } else { (lane, 0) };
@@ -262,13 +283,12 @@ pub mod conv_verify {
                 }
             }
 
-            // ---- Recurrence: S q of a token is reduced together with S k of the next
+            // ---- Recurrence
             if active {
-                let strides = from_fn::<STEPS>(|i| math::GROUP_STRIDES[5 - STEPS + i]);
+                let strides = from_fn::<STEPS>(|i| min(math::GROUP_STRIDES[5 - STEPS + i], LANES / 2));
+                let snapshot = select(by_batch, n as i32, snap);
                 let (mine, leads) = math::position::<STEPS, N, KEEP>(strides);
-                let my_row = r0 + STEP * (mine % R);
-                let writes = leads && (R == 1 || mine >= R);
-                let at = from_fn::<G>(|g| 4 * lk + 4 * LANES * g);
+                let my_row = r0 + STEP * (if const { MERGED } { 0 } else { mine });
                 let mut parts = from_fn::<N>(|i| 0.0);
                 let mut query_norm = 0.0;
                 let mut key = from_fn::<G>(|g| qkv.at([1, 0, at[g]]).load_v::<4>());
@@ -282,52 +302,63 @@ pub mod conv_verify {
                     let strength = betas[[t]] * key_norm;
                     let c1 = strength * qkv[[2, t, my_row]];
                     let c2 = -strength * key_norm;
+                    if const { !AHEAD } {
+                        key = from_fn::<G>(|g| qkv.at([1, t, at[g]]).load_v::<4>());
+                        decay = from_fn::<G>(|g| decays.at([t, at[g]]).load_v::<4>());
+                    }
                     let key_now = key;
                     #[unroll]
                     for r in 0..R {
                         s[r] *= decay;
                         parts[r] = math::dot(s[r], key_now);
                     }
-                    key = from_fn::<G>(|g| qkv.at([1, next, at[g]]).load_v::<4>());
-                    decay = from_fn::<G>(|g| decays.at([next, at[g]]).load_v::<4>());
+                    if const { AHEAD } {
+                        key = from_fn::<G>(|g| qkv.at([1, next, at[g]]).load_v::<4>());
+                        decay = from_fn::<G>(|g| decays.at([next, at[g]]).load_v::<4>());
+                    }
                     let query = from_fn::<G>(|g| qkv.at([0, t, at[g]]).load_v::<4>());
                     let z = math::sums::<STEPS, N, KEEP>(parts, strides);
-                    if t > 0 && writes {
-                        let o = bf16::rn(z[KEEP - 1] * query_norm);
-                        if const { STAGED } {
-                            outs[[t - 1, my_row]] = o;
-                        } else {
-                            out.at([n, base + t - 1, hv, v0 + my_row]).store(o);
+                    if const { MERGED } {
+                        if t > 0 && leads {
+                            out.at([n, base + t - 1, hv, v0 + my_row]).store(bf16::rn(z[1] * query_norm));
                         }
                     }
                     query_norm = rsqrt_approx(((qq[0] + qq[1]) + qq[2]) + qq[3] + EPSILON) * scale;
                     let u = fma(c2, z[0], c1);
+                    let mut outputs = from_fn::<R>(|r| 0.0);
                     #[unroll]
                     for r in 0..R {
-                        let ur = if const { R == 1 } { u } else { shfl(u, math::holder::<STEPS, N, { r }>(strides)) };
+                        let from = math::holder::<STEPS, N, { r }>(strides)
+                            + if const { LANES == 32 } { 0 } else { lane - lk };
+                        let ur = if const { MERGED } { u } else { shfl(u, from) };
                         s[r] = fma(ur, key_now, s[r]);
                         #[unroll]
                         for g in 0..G {
                             let to = states_out.at([snapshot, base + t, hv, v0 + STEP * r + r0, at[g]]);
                             to.hint(policy).store_v_if(keep, s[r][g]); // the value the next token uses
                         }
-                        parts[R + r] = math::dot(s[r], query);
+                        outputs[r] = math::dot(s[r], query);
+                    }
+                    if const { MERGED } {
+                        parts[1] = outputs[0];
+                    } else {
+                        let o = math::sums::<STEPS, N, KEEP>(outputs, strides)[0];
+                        if leads {
+                            outs[[t, my_row]] = bf16::rn(o * query_norm);
+                        }
                     }
                 }
-                let z = math::sums::<STEPS, N, KEEP>(parts, strides);
-                if writes {
-                    let o = bf16::rn(z[KEEP - 1] * query_norm);
-                    if const { STAGED } {
-                        outs[[len - 1, my_row]] = o;
-                    } else {
-                        out.at([n, base + len - 1, hv, v0 + my_row]).store(o);
+                if const { MERGED } {
+                    let z = math::sums::<STEPS, N, KEEP>(parts, strides);
+                    if leads {
+                        out.at([n, base + len - 1, hv, v0 + my_row]).store(bf16::rn(z[1] * query_norm));
                     }
                 }
             }
 
             // ---- Epilogue
-            if const { STAGED } {
-                cta_sync();
+            if const { !MERGED } {
+                cta_sync(); // out leaves in 16-byte pieces
                 if tid < len * (BV / 8) {
                     let (t, e) = (tid / (BV / 8), tid % (BV / 8) * 8);
                     let low = outs.at([t, e]).load_v::<4>();
