@@ -28,10 +28,10 @@ pub mod conv_verify {
     #[variants(
         // 8 lanes a row where latency counts; 32 lanes where bandwidth does: 512 contiguous bytes a warp store.
         (BV, LANES, CTAS, FLAT) in [
-            (8, 8, 1, true), (8, 8, 1, false), (8, 16, 1, true), (8, 16, 2, false),
+            (8, 8, 1, true), (8, 8, 1, false), (8, 8, 2, false),
             (16, 8, 1, true), (16, 8, 1, false), (16, 16, 1, true), (16, 16, 2, false), (16, 8, 2, false),
-            (32, 8, 1, false), (32, 8, 2, false), (32, 16, 1, true), (32, 16, 2, false),
-            (64, 16, 2, false), (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
+            (32, 8, 1, false), (32, 8, 2, false),
+            (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
         ],
         (POOL, INNER) in [(f32, false)],
         (T, LONG) in [(4, false), (8, false)],
@@ -102,6 +102,8 @@ pub mod conv_verify {
         const STEPS: u32 = log2(LANES);
         // k and decay of the next token are loaded ahead where registers allow it.
         const AHEAD: bool = CTAS == 1 || BV == 64 || LANES == 16;
+        // A CTA alone on its multiprocessor hides nothing behind another's stores: bring the tokens into L2 early.
+        const FETCH: bool = CTAS == 1 && BV >= 64;
         const PADDED: u32 = if T == 1 {
             1
         } else if T == 2 {
@@ -127,21 +129,13 @@ pub mod conv_verify {
 
         // ---- Who
         let tile = ctaid.x % (V / BV);
-        let hv = ctaid.x / (V / BV);
+        let (n, hv) = (ctaid.y, ctaid.x / (V / BV));
         // Without groups no division delays the first loads.
         let (mut h, mut per_head, mut first_of_group) = (hv, 1, true);
         if vheads != heads {
             per_head = vheads / heads;
             (h, first_of_group) = (hv / per_head, hv % per_head == 0);
         }
-
-        // ---- First loads. The indices come ahead of everything, because the longest chain of the kernel begins with them; no
-        // branch and no conversion waits for a value among the others.
-        let n = ctaid.y;
-        if !early {
-            pdl::wait();
-        }
-        let (line, slot) = (conv_slots[n], state_slots[n]);
         let v0 = tile * BV;
         let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
         let owner = tile == 0 && first_of_group; // of these, the one that stores the windows of q and k
@@ -149,12 +143,21 @@ pub mod conv_verify {
         let c = tid % K;
         let on = role != v || c < BV;
         let channel = c + select(role == q, q0, select(role == k, k0, c0));
+        let (conv_role, gate_role) = (on && role != gate, role == gate);
+
+        // ---- First loads. The longest chain of the kernel begins with the indices; nothing among these loads waits for another
+        // one's value. What is read behind the wait for the predecessor is brought into L2 ahead of it.
+        if !early {
+            if const { FETCH && BV == 128 } {
+                prefetch_tokens::<T>(x, a, b, n, tokens, hv, channel, c, gate_role, role != v || c - lane < BV);
+            }
+            pdl::wait();
+        }
+        let (line, slot) = (conv_slots[n], state_slots[n]);
         let (lk, r0) = (lane % LANES, warp * G + lane / LANES);
         // First channels of the groups of four that a lane holds: neighbours in the tree's first steps meet in one lane.
         let at = from_fn::<G>(|g| 4 * (lk % 8 + 8 * G * (lk / 8) + 8 * g));
         let narrow_taps = taps_bf16.is_present();
-
-        let (conv_role, gate_role) = (on && role != gate, role == gate);
         let wide_taps = taps_f32.at([channel, 0]).load_v_if::<4>(conv_role);
         let packed_taps = taps_bf16.at([channel]).cast::<u32>().at([0]).load_v_if::<2>(conv_role);
         let bias = conv_bias.at([channel]).load_if(conv_role);
@@ -162,13 +165,21 @@ pub mod conv_verify {
         let gate_bias = dt_bias.at([hv, c]).load_if(gate_role);
         let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
         let past = real && conv_role;
-        let loaded = from_fn::<TAPS>(|j| conv.at([line, channel, j]).load_if(past));
+        let loaded = from_fn::<TAPS>(|j| conv.at([line as u32, channel, j]).load_if(past));
         let active = warp < STEP / G;
-        let head = state.at([slot, hv]).hint(NO_ALLOCATE);
+        let head = state.at([slot as u32, hv]).hint(NO_ALLOCATE);
         let mut s =
             from_fn::<R>(|r| from_fn::<G>(|g| head.at([v0 + STEP * r + r0, at[g]]).load_v_if::<4>(real && active)));
+        if const { FETCH } && early {
+            prefetch_tokens::<T>(x, a, b, n, tokens, hv, channel, c, gate_role, role != v || c - lane < BV);
+        }
         pdl::wait();
         pdl::launch_dependents();
+        // Both roles' loads, each under its condition: addresses are computed ahead of the wait, and no branch comes between.
+        let mut inputs_of_pass = from_fn::<T>(|t| x.at([n, t, channel]).load_if(conv_role && t < tokens));
+        let mut gates_of_pass = from_fn::<T>(|t| a.at([n, t, hv, c]).load_if(gate_role && t < tokens));
+        let mut strength = b.at([n, c, hv]).load_if(gate_role && c < min(T, tokens));
+        let snap = snapshot_rows[n];
         if !real {
             for i in (tid..tokens * BV).step_by(512) {
                 out.at([n, i / BV, hv, v0 + i % BV]).store(bf16::ZERO);
@@ -183,12 +194,10 @@ pub mod conv_verify {
             let last = base + len == tokens;
 
             // ---- Phase 1: a channel a thread
-            let mut snap = -1;
             #[role(q, k, v)]
             {
                 let part = role;
-                let raw = from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len));
-                snap = snapshot_rows[n];
+                let raw = inputs_of_pass;
                 let mut total = from_fn::<PADDED>(|t| 0.0);
                 let stream = from_fn::<STREAM>(|i| if const { i < TAPS } { history[i] } else { raw[i - TAPS] as f32 });
                 // One branch for all tokens, so that their chains overlap.
@@ -235,9 +244,7 @@ pub mod conv_verify {
             }
             #[role(gate)]
             {
-                let raw = from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len));
-                let strength = b.at([n, base + c, hv]).load_if(c < len);
-                snap = snapshot_rows[n];
+                let raw = gates_of_pass;
                 if bounded {
                     #[unroll]
                     for t in 0..T {
@@ -380,7 +387,35 @@ pub mod conv_verify {
                 bulk::wait_read::<0>();
             }
             if const { LONG } {
+                let next = base + T;
+                inputs_of_pass = from_fn::<T>(|t| x.at([n, next + t, channel]).load_if(conv_role && next + t < tokens));
+                gates_of_pass = from_fn::<T>(|t| a.at([n, next + t, hv, c]).load_if(gate_role && next + t < tokens));
+                strength = b.at([n, next + c, hv]).load_if(gate_role && c < T && next + c < tokens);
                 cta_sync(); // the next pass overwrites shared memory
+            }
+        }
+    }
+
+    /// Brings what the warp reads of the first T tokens into L2: a line a lane.
+    #[device]
+    fn prefetch_tokens<const T: u32>(
+        x: Global<bf16>,
+        a: Global<bf16>,
+        b: Global<bf16>,
+        n: u32,
+        tokens: u32,
+        hv: u32,
+        channel: u32,
+        c: u32,
+        gate: bool,
+        on: bool,
+    ) {
+        if lane < min(T, tokens) {
+            if gate {
+                l2::prefetch(a.at([n, lane, hv, c - lane]));
+                l2::prefetch(b.at([n, lane, hv]));
+            } else if on {
+                l2::prefetch(x.at([n, lane, channel - lane]));
             }
         }
     }
