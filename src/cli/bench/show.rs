@@ -78,10 +78,12 @@ fn fastest<'r>(rows: &[&'r Row], at: &Row, who: Who) -> Option<&'r Row> {
 
 /// How the fastest of others, and of our own variants, stand to dispatch's choice over all shapes.
 fn ratios(rows: &[&Row]) -> Vec<String> {
-    let mut launches: Vec<&str> = rows.iter().map(|row| row.launch).collect();
-    launches.dedup();
-    launches.sort_unstable();
-    launches.dedup();
+    let mut launches: Vec<&str> = Vec::new();
+    for row in rows {
+        if !launches.contains(&row.launch) {
+            launches.push(row.launch);
+        }
+    }
     let mut lines = Vec::new();
     for (who, what) in [(Who::Ours, "fastest variant"), (Who::Twin, "twin"), (Who::Peer, "fastest peer")] {
         for launch in &launches {
