@@ -178,7 +178,7 @@ mod tests {
         let mut arena = Arena::counting();
         let first = arena.tensor(Content::State, Elem::F32, &[3, 5]).unwrap();
         let second = arena.tensor(Content::State, Elem::F32, &[1]).unwrap();
-        assert!(first.ptr % ALIGN == 0 && second.ptr == first.ptr + ALIGN);
+        assert!(first.ptr.is_multiple_of(ALIGN) && second.ptr == first.ptr + ALIGN);
         let other = arena.tensor(Content::Output, Elem::BF16, &[7]).unwrap();
         assert_eq!(other.bytes, 14);
         let used = arena.used();

@@ -11,17 +11,17 @@
 //!         done                        nothing more of this shape, or at the start: ready
 //! ```
 
-use super::Failure;
 use super::measure::Time;
 use super::shape::Shape;
 use super::twin::locate;
+use super::{Contract, Failure};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A first call compiles; nothing takes longer.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// The script compiles ahead of its first answer; nothing takes longer.
+const PATIENCE: Duration = Duration::from_secs(540);
 
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,15 +79,24 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Starts a script with `$PYTHON` or python3, and gives what it says of itself.
+    /// Starts a script with `$PYTHON` or python3, names the shapes that it will be asked for, so that it compiles for all of
+    /// them at once, and gives what it says of itself.
     ///
     /// # Errors
     /// It cannot be started, or ends at once: in words.
-    pub fn start(script: &str, samples: usize) -> Result<(Peers, Vec<Answer>), Failure> {
+    pub fn start(
+        script: &str,
+        samples: usize,
+        contracts: &[Contract],
+        shapes: &[Shape],
+    ) -> Result<(Peers, Vec<Answer>), Failure> {
         let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
         let script = locate(script);
         let mut command = Command::new(&python);
         command.arg("-u").arg(&script).args(["--serve", "--samples", &samples.to_string()]);
+        for contract in contracts {
+            command.args(shapes.iter().map(|shape| format!("{}:{shape}", contract.name)));
+        }
         Peers::spawn(command).map_err(|cause| format!("{}: {cause}", script.display()).into())
     }
 

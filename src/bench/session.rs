@@ -97,7 +97,7 @@ pub fn run(
             let calls = site.calls(&mut arena)?;
             if own_twin && !checked.contains(&shape.t) {
                 checked.push(shape.t);
-                site.check_twins(&calls[0], &mut twins, watch)?;
+                site.check_twins(calls[0].as_ref(), &mut twins, watch)?;
             }
             let mut rows = Vec::new();
             for launch in &request.launches {
@@ -152,7 +152,7 @@ fn peers(subject: &dyn Subject, request: &Request, watch: Watch) -> Result<Optio
         watch(Event::Note(format!("{} has no peers", subject.name())))?;
         return Ok(None);
     };
-    match Peers::start(script, request.samples) {
+    match Peers::start(script, request.samples, &request.contracts, &request.shapes) {
         Ok((peers, answers)) => {
             for answer in answers {
                 note(answer, watch)?;
@@ -215,8 +215,7 @@ impl Site<'_> {
         twins: &[Kernel],
     ) -> Result<Vec<(Label, Vec<PreparedLaunch>)>, Failure> {
         let ours = |kernel: Option<&'static KernelDesc>| -> Result<Vec<PreparedLaunch>, Failure> {
-            let plan = |call: &Box<dyn Call>| Ok(call.plan(self.executor, kernel, launch)?.prepared().clone());
-            calls.iter().map(plan).collect()
+            calls.iter().map(|call| Ok(call.plan(self.executor, kernel, launch)?.prepared().clone())).collect()
         };
         let choice = ours(None)?;
         let chosen = choice[0].desc;
@@ -317,7 +316,7 @@ impl Site<'_> {
     }
 
     /// Drops twins whose result is not ours but for rounding.
-    fn check_twins(&self, call: &Box<dyn Call>, twins: &mut Vec<Kernel>, watch: Watch) -> Result<(), Failure> {
+    fn check_twins(&self, call: &dyn Call, twins: &mut Vec<Kernel>, watch: Watch) -> Result<(), Failure> {
         let Some((out, elements)) = call.output() else { return Ok(()) };
         let ours = call.plan(self.executor, None, Launch::Plain)?.prepared().clone();
         for _ in 1..SETTLED {

@@ -6,8 +6,10 @@ use crate::bench::shape::Shape;
 use kda_runtime::operators::conv_verify::preference;
 use kda_runtime::operators::preference::Table;
 
-/// Times of variants at sizes: `(tokens, pairs, [(variant, µs)])`.
-fn made_up(list: &[(u64, u64, &[(&str, f64)])]) -> Times {
+/// Tokens, pairs, and the variants' µs.
+type Point<'p> = (u64, u64, &'p [(&'p str, f64)]);
+
+fn made_up(list: &[Point]) -> Times {
     let mut times = Times::new();
     for (t, pairs, variants) in list {
         let at = times.entry(*t).or_default().entry(*pairs).or_default();
