@@ -1,6 +1,6 @@
 //! `kda bench` as a user runs it, with a device or without one.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn kda(arguments: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_kda")).args(arguments).output().expect("the command starts");
@@ -46,5 +46,26 @@ fn wrong_usage_is_said_ahead_of_any_device() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(err.starts_with(expected) && output.stdout.is_empty(), "{arguments:?}: {err}");
+    }
+}
+
+/// The scripts of peers are Python, and answer whether or not there is PyTorch and a device.
+#[test]
+fn scripts_of_peers_answer_a_start() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers");
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("there is no python3: not checked");
+        return;
+    }
+    for script in ["conv_verify.py", "decode.py"] {
+        let output = Command::new("python3")
+            .args(["-B", &format!("{folder}/{script}"), "--serve"])
+            .stdin(Stdio::null())
+            .output()
+            .expect("python3 starts");
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(out.lines().any(|line| line == "done"), "{script}: {out}");
+        assert!(out.starts_with("note,") || out.starts_with("skip,every peer,"), "{script}: {out}");
     }
 }

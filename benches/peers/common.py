@@ -157,6 +157,16 @@ def parse(text):
     return contract, t, h, n
 
 
+def unusable():
+    """Why nothing can be timed here, or None."""
+    try:
+        import torch
+        import triton  # noqa: F401
+    except ImportError as error:
+        return f"{error}; PyTorch with CUDA and Triton are needed"
+    return None if torch.cuda.is_available() else "PyTorch finds no CUDA device"
+
+
 def main(peers):
     """The command line. `peers` has `cases(contract, t, h, n)`, a list of (name, function that gives a list of `Case`), and
     `size(contract, t, h, n)`, the bytes of a call."""
@@ -167,15 +177,16 @@ def main(peers):
     parser.add_argument("--compile", action="store_true", help="run every kernel once, and time nothing")
     parser.add_argument("--processes", type=int, default=min(12, os.cpu_count() or 1), help="that compile at once, ahead of the times")
     arguments = parser.parse_args()
-    try:
-        import torch
-        import triton
-    except ImportError as error:
-        say("skip", "every peer", f"{error}; PyTorch with CUDA and Triton are needed")
-        return say("done")
-    if not torch.cuda.is_available():
-        say("skip", "every peer", "PyTorch finds no CUDA device")
-        return say("done")
+    why = unusable()
+    if why:
+        say("skip", "every peer", why)
+        say("done")
+        for _ in sys.stdin if arguments.serve else ():
+            say("done")
+        return None
+    import torch
+    import triton
+
     if arguments.compile:
         for contract, t, h, n in arguments.shapes:
             for _, make in peers.cases(contract, t, h, n):

@@ -13,7 +13,7 @@
 //! | on what, when and how was it measured | [`environment`] |
 //! | what is a result | [`report`] |
 //! | which variant is preferred where | [`tune`] |
-//! | how fast is the same design in CUDA C++ | [`twin`] |
+//! | how fast is the same design in CUDA C++, and does it compute the same | [`twin`], [`twin_check`] |
 //! | how fast are other projects' kernels | [`peers`] |
 //! | all of it together | [`session`] |
 
@@ -28,6 +28,7 @@ pub mod session;
 pub mod shape;
 pub mod tune;
 pub mod twin;
+pub mod twin_check;
 
 use arena::Arena;
 use kda_core::{Executor, KernelDesc, PreparedLaunch};

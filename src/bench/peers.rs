@@ -97,7 +97,7 @@ impl Peers {
         for contract in contracts {
             command.args(shapes.iter().map(|shape| format!("{}:{shape}", contract.name)));
         }
-        Peers::spawn(command).map_err(|cause| format!("{}: {cause}", script.display()).into())
+        Peers::spawn(command).map_err(|cause| format!("{} {}: {cause}", python.display(), script.display()).into())
     }
 
     fn spawn(mut command: Command) -> Result<(Peers, Vec<Answer>), Failure> {

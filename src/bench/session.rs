@@ -7,17 +7,10 @@ use super::peers::{Answer, Peers};
 use super::report::{Row, Who, relate};
 use super::shape::Shape;
 use super::twin::{self, Kernel};
-use super::{Call, Contract, Failure, Launch, Subject};
-use half::bf16;
-use kda_core::exec::Stream;
-use kda_core::{Executor, KernelDesc, PreparedLaunch};
+use super::{Call, Contract, Failure, Launch, Subject, twin_check};
+use kda_core::{KernelDesc, PreparedLaunch};
 use kda_runtime::executor::cuda::CudaExecutor;
 use kda_runtime::operators::preference::is_named;
-
-/// Largest relative difference of a twin's result: both are rounded to bf16, by half a unit of the last place each.
-const MOST_DIFFERENCE: f64 = 4e-3;
-/// Calls after which a rolled history no longer changes: it then holds the newest inputs alone.
-const SETTLED: usize = 4;
 
 /// Which of our kernels are timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +90,7 @@ pub fn run(
             let calls = site.calls(&mut arena)?;
             if own_twin && !checked.contains(&shape.t) {
                 checked.push(shape.t);
-                site.check_twins(calls[0].as_ref(), &mut twins, watch)?;
+                twin_check::check(executor, calls[0].as_ref(), &mut twins, watch)?;
             }
             let mut rows = Vec::new();
             for launch in &request.launches {
@@ -314,56 +307,6 @@ impl Site<'_> {
         }
         Ok(rows)
     }
-
-    /// Drops twins whose result is not ours but for rounding.
-    fn check_twins(&self, call: &dyn Call, twins: &mut Vec<Kernel>, watch: Watch) -> Result<(), Failure> {
-        let Some((out, elements)) = call.output() else { return Ok(()) };
-        let ours = call.plan(self.executor, None, Launch::Plain)?.prepared().clone();
-        for _ in 1..SETTLED {
-            self.once(&ours)?;
-        }
-        let expected = self.result(&ours, out, elements)?;
-        let mut kept = Vec::new();
-        for kernel in twins.drain(..) {
-            let Some(launch) = call.twin(&kernel, Launch::Plain) else {
-                kept.push(kernel);
-                continue;
-            };
-            let difference = distance(&expected, &self.result(&launch, out, elements)?);
-            let what = format!("twin {} T={}: out differs from ours by {difference:.1e}", kernel.name, kernel.tokens);
-            if difference <= MOST_DIFFERENCE {
-                watch(Event::Note(what))?;
-                kept.push(kernel);
-            } else {
-                watch(Event::Note(format!("{what}, more than {MOST_DIFFERENCE:.0e}: not timed")))?;
-            }
-        }
-        *twins = kept;
-        Ok(())
-    }
-
-    fn once(&self, launch: &PreparedLaunch) -> Result<(), Failure> {
-        // SAFETY: the tensors lie in the arena; nothing else runs.
-        unsafe { self.executor.launch(launch, Stream::default()) }?;
-        Ok(self.executor.synchronize(Stream::default())?)
-    }
-
-    /// The result of a launch, over poison.
-    fn result(&self, launch: &PreparedLaunch, out: u64, elements: u64) -> Result<Vec<f64>, Failure> {
-        self.executor.fill(out, 0xFF, 2 * elements)?;
-        self.once(launch)?;
-        let mut bytes = vec![0; 2 * elements as usize];
-        self.executor.read(out, &mut bytes)?;
-        Ok(bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]]).to_f32())).collect())
-    }
-}
-
-/// Distance relative to the first, in the Frobenius norm; NaN counts as infinitely far.
-fn distance(first: &[f64], second: &[f64]) -> f64 {
-    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
-    let apart = square(&mut first.iter().zip(second).map(|(a, b)| a - b));
-    let ratio = (apart / square(&mut first.iter().copied())).sqrt();
-    if ratio.is_finite() { ratio } else { f64::INFINITY }
 }
 
 #[cfg(test)]
@@ -371,13 +314,6 @@ mod tests {
     use super::*;
     use crate::bench::conv_verify::ConvVerify;
     use crate::bench::shape::List;
-
-    #[test]
-    fn poison_is_infinitely_far() {
-        assert_eq!(distance(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
-        assert_eq!(distance(&[3.0, 4.0], &[3.0, 9.0]), 1.0);
-        assert_eq!(distance(&[3.0, 4.0], &[3.0, f64::NAN]), f64::INFINITY);
-    }
 
     #[test]
     fn variants_go_by_entry_or_by_name() {

@@ -1,7 +1,7 @@
 //! From times to the preference table that dispatch reads.
 //!
 //! For each number of tokens that was measured, the fewest bands of pairs in which one variant is nowhere slower than the
-//! fastest by more than [`SLACK`]. A bound between two measured sizes lies where the two variants' times meet, linear in the
+//! fastest by more than half a percent. A bound between two measured sizes lies where the two variants' times meet, linear in the
 //! logarithm of the pairs. Numbers of tokens in between take the bands of the nearest that names variants for them; equal
 //! bands are one range.
 

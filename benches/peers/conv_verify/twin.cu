@@ -54,16 +54,8 @@ static __device__ __forceinline__ unsigned ldgu16(const void* p) {
   asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p));
   return v;
 }
-static __device__ __forceinline__ int ldgi(const int* p) {
-  int v;
-  asm volatile("ld.global.s32 %0, [%1];" : "=r"(v) : "l"(p));
-  return v;
-}
-static __device__ __forceinline__ float ldgf(const float* p) {
-  float v;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
-  return v;
-}
+static __device__ __forceinline__ int ldgi(const int* p) { int v; asm volatile("ld.global.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }
+static __device__ __forceinline__ float ldgf(const float* p) { float v; asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p)); return v; }
 static __device__ __forceinline__ float ldgbf(const void* p) { return __uint_as_float(ldgu16(p) << 16); }
 static __device__ __forceinline__ void stg4p(float* p, float4 v, uint64_t pol) {
   asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "l"(pol));
