@@ -10,11 +10,13 @@
 //! | does the simulator compute what a device computes | [`diff`] |
 //! | would a missing synchronisation be noticed | [`mutate`] |
 //! | what holds of anything that a user hands over | [`fuzz`] |
+//! | how fast are they, beside what | [`mod@bench`] |
 //! | what does the assembler say of a kernel | [`assembler`] |
 //!
 //! The command `kda` shows, checks and replays all of it.
 
 pub mod assembler;
+pub mod bench;
 pub mod checks;
 pub mod diff;
 pub mod fuzz;

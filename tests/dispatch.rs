@@ -8,6 +8,7 @@ use kda::reference::conv_verify::sample::{Sample, Switches};
 use kda::reference::conv_verify::{Dims, HEAD};
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::conv_verify::Options;
+use kda::runtime::operators::conv_verify::preference::PLAIN;
 
 const SEED: u64 = 5;
 
@@ -51,7 +52,7 @@ fn bits(sample: &Sample, results: &Results, n: usize) -> Vec<u32> {
 
 #[test]
 fn a_request_has_the_same_bits_alone_and_in_any_batch() {
-    // N*HV chooses tiles of 8 rows, 16, 32, 64 and 128.
+    // N*HV chooses the variant.
     for (t, sizes) in [(3, &[2, 4, 8, 20, 33][..]), (10, &[2, 20])] {
         let mut chosen = std::collections::BTreeSet::new();
         let largest = *sizes.last().unwrap();
@@ -81,8 +82,13 @@ fn a_request_has_the_same_bits_alone_and_in_any_batch() {
                 assert!(bits(&case.sample, &results, request) == *expected, "T {t}, N {n}, request {request}: {entry}");
             }
         }
-        let tiles = if t <= 8 { 5 } else { 2 };
-        assert_eq!(chosen.len(), tiles, "{chosen:?}");
+        // One variant for each row of the table that these sizes reach.
+        let rows = PLAIN.rows_for(t as u64);
+        let reached = [&[1], sizes].concat();
+        let row = |n: &usize| rows.iter().position(|row| 4 * *n as u64 <= row.pairs).expect("a row");
+        let expected: std::collections::BTreeSet<&str> = reached.iter().map(|n| rows[row(n)].variant).collect();
+        assert_eq!(chosen.len(), expected.len(), "{chosen:?} for {expected:?}");
+        assert!(chosen.len() > 1, "{chosen:?}");
     }
 }
 

@@ -50,7 +50,7 @@ fn print_entry(entry: &Entry, out: &mut String) {
     out.push_str("{\n");
     for (class, count) in Class::ALL.into_iter().zip(entry.registers) {
         if count > 0 {
-            let _ = writeln!(out, "    .reg {} {}<{count}>;", class.declaration(), class.prefix());
+            let _ = writeln!(out, "\t.reg {} {}<{count}>;", class.declaration(), class.prefix());
         }
     }
     for statement in &entry.body {
@@ -74,10 +74,10 @@ fn print_param(param: &Param, out: &mut String) {
 fn print_statement(statement: &Statement, out: &mut String) {
     let _ = match statement {
         Statement::Label(name) => writeln!(out, "{name}:"),
-        Statement::Loc { file, line, column } => writeln!(out, "    .loc {file} {line} {column}"),
-        Statement::Comment(text) => writeln!(out, "    // {text}"),
+        Statement::Loc { file, line, column } => writeln!(out, "\t.loc {file} {line} {column}"),
+        Statement::Comment(text) => writeln!(out, "\t// {text}"),
         Statement::Inst { guard, inst } => {
-            out.push_str("    ");
+            out.push_str("\t");
             if let Some(guard) = guard {
                 out.push('@');
                 guard.print(out);

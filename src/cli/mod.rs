@@ -9,6 +9,7 @@
 //! Results go to standard output; causes of failures go to standard error, one line each.
 
 mod assemble;
+mod bench;
 mod card;
 mod check;
 mod explain;
@@ -56,6 +57,8 @@ enum Command {
     Mutate(mutate::Arguments),
     /// Assemble kernels with ptxas, and report errors, spills and lost optimisations at their Rust lines.
     Assemble(assemble::Arguments),
+    /// Time an operator on a CUDA device, beside its byte floor, a hand-written twin and other projects' kernels.
+    Bench(bench::Arguments),
     /// Explain a code such as KDA0605: what is wrong, and what to write instead.
     Explain(explain::Arguments),
 }
@@ -129,6 +132,7 @@ fn run(command: Command, streams: &mut Streams) -> Result<Verdict, Stop> {
         Command::Sim(arguments) => sim::run(&arguments, &kernels(), &kda::checks::operators(), streams),
         Command::Mutate(arguments) => mutate::run(&arguments, &kernels(), streams),
         Command::Assemble(arguments) => assemble::run(&arguments, &kernels(), streams),
+        Command::Bench(arguments) => bench::run(&arguments, &kda::bench::subjects(), streams),
         Command::Explain(arguments) => explain::run(&arguments, streams),
     }
 }

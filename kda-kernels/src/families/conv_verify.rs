@@ -27,16 +27,14 @@ pub mod conv_verify {
     #[roles(q = 0..4, k = 4..8, v = 8..12, gate = 12..16)]
     #[variants(
         // 8 lanes a row where latency counts; 32 lanes where bandwidth does: 512 contiguous bytes a warp store.
-        (BV, LANES, CTAS, FLAT) in [
-            (8, 8, 1, true), (8, 8, 1, false), (8, 8, 2, false),
-            (16, 8, 1, true), (16, 8, 1, false), (16, 16, 1, true), (16, 16, 2, false), (16, 8, 2, false),
-            (32, 8, 1, false), (32, 8, 2, false),
-            (64, 32, 1, false), (64, 32, 2, false), (128, 32, 1, false), (128, 32, 2, false)
+        (BV, LANES, CTAS) in [
+            (8, 8, 1), (16, 8, 2), (32, 8, 1), (32, 8, 2), (64, 32, 1), (64, 32, 2), (128, 32, 1), (128, 32, 2)
         ],
-        (POOL, INNER) in [(f32, false)],
-        (T, LONG) in [(4, false), (8, false)],
-        skip_if(LONG && (FLAT || BV != 32 && BV != 128 || CTAS != 1)),
-        skip_if(INNER == (size_of::<POOL>() == 4) && BV != 16 && BV != 128)
+        // What engines run comes first: fp32 [D, 3] and bf16 [3, D].
+        (POOL, INNER, COMMON) in [(f32, false, true), (bf16, true, true), (f32, true, false), (bf16, false, false)],
+        (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
+        skip_if(LONG && (CTAS == 2 || BV == 8 || BV == 64)),
+skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
     )]
     #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
     #[requires(n_req <= MOST_REQUESTS)]
@@ -52,14 +50,14 @@ pub mod conv_verify {
     #[requires(INNER || tap_pitch <= 1 && window_tap <= 1)]
     #[requires(INNER || channel_pitch % TAPS == 0 && channel_pitch <= TAPS && window_channel % TAPS == 0 && window_channel <= TAPS)]
     fn conv_verify<
-        const T: u32,      // tokens of a pass
-        const LONG: bool,  // several passes
-        const BV: u32,     // rows of V a CTA
-        const LANES: u32,  // lanes that share a row
-        const CTAS: u32,   // CTAs an SM
-        const FLAT: bool,  // recurrence unrolled
-        POOL: Elem,        // type of convolution pool and windows
-        const INNER: bool, // these are [3, D], not [D, 3]
+        const T: u32,       // tokens of a pass
+        const LONG: bool,   // several passes
+        const BV: u32,      // rows of V a CTA
+        const LANES: u32,   // lanes that share a row
+        const CTAS: u32,    // CTAs an SM
+        POOL: Elem,         // type of convolution pool and windows
+        const INNER: bool,  // these are [3, D], not [D, 3]
+        const COMMON: bool, // all tiles exist for this pool
     >(
         #[dims(n_req, tokens, d)] x: Global<bf16>,
         #[dims(n_req, tokens, vheads, K)] a: Global<bf16>,
@@ -101,9 +99,12 @@ pub mod conv_verify {
         const KEEP: u32 = if MERGED { 2 } else { 1 }; // of these, known to every lane
         const STEPS: u32 = log2(LANES);
         // k and decay of the next token are loaded ahead where registers allow it.
-        const AHEAD: bool = CTAS == 1 || BV == 64 || LANES == 16;
+        const AHEAD: bool = CTAS == 1 || BV == 64;
         // A CTA alone on its multiprocessor hides nothing behind another's stores: bring the tokens into L2 early.
         const FETCH: bool = CTAS == 1 && BV >= 64;
+        // Loads of the tokens stand ahead of the roles' branch where bandwidth counts, as far as registers allow; in the roles
+        // where fewer instructions count more.
+        const HOIST: bool = !LONG && BV >= 64 && (CTAS == 1 || BV == 64 || T <= 4);
         const PADDED: u32 = if T == 1 {
             1
         } else if T == 2 {
@@ -161,8 +162,6 @@ pub mod conv_verify {
         let wide_taps = taps_f32.at([channel, 0]).load_v_if::<4>(conv_role);
         let packed_taps = taps_bf16.at([channel]).cast::<u32>().at([0]).load_v_if::<2>(conv_role);
         let bias = conv_bias.at([channel]).load_if(conv_role);
-        let rate = a_log.at([hv]).load_if(gate_role);
-        let gate_bias = dt_bias.at([hv, c]).load_if(gate_role);
         let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
         let past = real && conv_role;
         let loaded = from_fn::<TAPS>(|j| conv.at([line as u32, channel, j]).load_if(past));
@@ -175,10 +174,10 @@ pub mod conv_verify {
         }
         pdl::wait();
         pdl::launch_dependents();
-        // Both roles' loads, each under its condition: addresses are computed ahead of the wait, and no branch comes between.
-        let mut inputs_of_pass = from_fn::<T>(|t| x.at([n, t, channel]).load_if(conv_role && t < tokens));
-        let mut gates_of_pass = from_fn::<T>(|t| a.at([n, t, hv, c]).load_if(gate_role && t < tokens));
-        let mut strength = b.at([n, c, hv]).load_if(gate_role && c < min(T, tokens));
+        let (conv_now, gate_now) = (conv_role && HOIST, gate_role && HOIST);
+        let hoisted_x = from_fn::<T>(|t| x.at([n, t, channel]).load_if(conv_now));
+        let hoisted_a = from_fn::<T>(|t| a.at([n, t, hv, c]).load_if(gate_now));
+        let hoisted_b = b.at([n, c, hv]).load_if(gate_now && c < T);
         let snap = snapshot_rows[n];
         if !real {
             for i in (tid..tokens * BV).step_by(512) {
@@ -197,7 +196,11 @@ pub mod conv_verify {
             #[role(q, k, v)]
             {
                 let part = role;
-                let raw = inputs_of_pass;
+                let raw = if const { HOIST } {
+                    hoisted_x
+                } else {
+                    from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len))
+                };
                 let mut total = from_fn::<PADDED>(|t| 0.0);
                 let stream = from_fn::<STREAM>(|i| if const { i < TAPS } { history[i] } else { raw[i - TAPS] as f32 });
                 // One branch for all tokens, so that their chains overlap.
@@ -244,7 +247,13 @@ pub mod conv_verify {
             }
             #[role(gate)]
             {
-                let raw = gates_of_pass;
+                let (rate, gate_bias) = (a_log.at([hv]).load(), dt_bias.at([hv, c]).load());
+                let (raw, strength) = if const { HOIST } {
+                    (hoisted_a, hoisted_b)
+                } else {
+                    let raw = from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len));
+                    (raw, b.at([n, base + c, hv]).load_if(c < len))
+                };
                 if bounded {
                     #[unroll]
                     for t in 0..T {
@@ -300,7 +309,7 @@ pub mod conv_verify {
                 let mut query_norm = 0.0;
                 let mut key = from_fn::<G>(|g| qkv.at([1, 0, at[g]]).load_v::<4>());
                 let mut decay = from_fn::<G>(|g| decays.at([0, at[g]]).load_v::<4>());
-                #[unroll(if FLAT { T } else { 1 })]
+                #[unroll(if BV == 8 && T > 4 { T } else { 1 })]
                 for t in 0..len {
                     let next = min(t + 1, len - 1);
                     let kk = squares.at([1, t, 0]).load_v::<4>();
@@ -387,10 +396,6 @@ pub mod conv_verify {
                 bulk::wait_read::<0>();
             }
             if const { LONG } {
-                let next = base + T;
-                inputs_of_pass = from_fn::<T>(|t| x.at([n, next + t, channel]).load_if(conv_role && next + t < tokens));
-                gates_of_pass = from_fn::<T>(|t| a.at([n, next + t, hv, c]).load_if(gate_role && next + t < tokens));
-                strength = b.at([n, next + c, hv]).load_if(gate_role && c < T && next + c < tokens);
                 cta_sync(); // the next pass overwrites shared memory
             }
         }

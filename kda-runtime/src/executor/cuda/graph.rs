@@ -1,8 +1,8 @@
 //! Captured graphs and events, for benchmarks and for tests of graph safety.
 
-use super::CudaExecutor;
 use super::context::Context;
 use super::result::checked;
+use super::{CudaExecutor, host_size};
 use cudarc::driver::sys;
 use kda_core::exec::{ExecError, Stream};
 use std::sync::Arc;
@@ -125,6 +125,31 @@ impl CudaExecutor {
         // SAFETY: as above.
         let graph = unsafe { self.end_capture(Stream(0)) };
         done.and(graph)
+    }
+
+    /// Enqueues a copy of device bytes on the executor's own stream.
+    ///
+    /// # Safety
+    /// Both ranges must be memory of this device until the copy has run; they must not overlap, and nothing may access
+    /// them in conflict with it.
+    pub unsafe fn enqueue_copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), ExecError> {
+        let _current = self.context.enter()?;
+        let stream = self.context.stream(Stream(0));
+        // SAFETY: the stream is the executor's own; the caller vouches for both ranges.
+        let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, host_size(bytes)?, stream) };
+        Ok(checked("cuMemcpyDtoDAsync_v2", result)?)
+    }
+
+    /// Enqueues a fill of device memory with a byte on the executor's own stream.
+    ///
+    /// # Safety
+    /// As [`CudaExecutor::enqueue_copy`], for the one range.
+    pub unsafe fn enqueue_fill(&self, to: u64, byte: u8, bytes: u64) -> Result<(), ExecError> {
+        let _current = self.context.enter()?;
+        let stream = self.context.stream(Stream(0));
+        // SAFETY: the stream is the executor's own; the caller vouches for the range.
+        let result = unsafe { sys::cuMemsetD8Async(to, byte, host_size(bytes)?, stream) };
+        Ok(checked("cuMemsetD8Async", result)?)
     }
 
     /// A new event, for timing.

@@ -35,6 +35,7 @@ const FUNCTIONS: &[&str] = &[
     "cuTensorMapEncodeTiled",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
+    "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",

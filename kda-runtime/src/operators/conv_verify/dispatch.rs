@@ -1,17 +1,15 @@
 //! Which variant runs a problem.
 //!
 //! Two steps. *Eligibility* follows from the kernel's own conditions: the launch of an ineligible variant is refused.
-//! *Preference* is the table below, by N*HV.
+//! *Preference* is a measured table, by tokens and N*HV: `preference.rs`.
 
 use super::NAME;
+use super::preference::{PDL, PDL_STABLE, PLAIN};
 use super::problem::Problem;
+use crate::operators::preference::Table;
 use crate::operators::{OpError, Plan};
 use kda_core::{Executor, LaunchError};
 use kda_kernels::conv_verify::{ConvVerifyArgs, ConvVerifyVariant};
-
-/// Rows of V a CTA by N*HV: the first row whose bound is not exceeded. From the hand-written twin's measurements on an
-/// H200 (132 SMs): one row a lane group fills the chip up to 32 pairs, 512-byte warp stores win above.
-const PREFERENCE: &[(u64, u32)] = &[(8, 8), (16, 16), (32, 32), (128, 64), (u64::MAX, 128)];
 
 /// Snapshots below this many bytes in all leave L2 first: they would push out what the next kernel reads. Above, the hint
 /// costs 2 to 4 % (measured with the twin on an H200).
@@ -52,17 +50,25 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
     }
-    choose(problem, &args, options, (major, minor))
+    choose(problem, executor, &args, options)
 }
 
-fn choose(problem: &Problem, args: &ConvVerifyArgs, options: &Options, capability: (u8, u8)) -> Result<Plan, OpError> {
-    let runs = |v: &ConvVerifyVariant| v.desc().arch.runs_on(capability.0, capability.1);
-    let rows = preferred_rows(problem.pairs());
-    // Best first: the preferred tile, then larger ones, then smaller ones; the exact number of tokens ahead of the loop.
-    let mut order: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.iter().copied().filter(runs).collect();
-    order.sort_by_key(|v| (v.long(), v.bv() < rows, v.bv().abs_diff(rows)));
+fn choose(
+    problem: &Problem,
+    executor: &dyn Executor,
+    args: &ConvVerifyArgs,
+    options: &Options,
+) -> Result<Plan, OpError> {
+    let capability = executor.compute_capability();
+    let tokens = problem.tokens();
+    let fits =
+        |v: &ConvVerifyVariant| v.desc().arch.runs_on(capability.0, capability.1) && problem.refuses(*v).is_none();
+    let (table, pairs, multiprocessors) = (preference(options), problem.pairs(), executor.multiprocessors());
+    let mut order: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.iter().copied().filter(fits).collect();
+    // Best first; among what the table does not name, the exact number of tokens ahead of the loop.
+    order.sort_by_cached_key(|v| (table.rank(v.desc().entry, tokens, pairs, multiprocessors), v.long()));
     let mut refusal: Option<LaunchError> = None;
-    for variant in order.iter().filter(|v| problem.refuses(**v).is_none()) {
+    for variant in &order {
         match args.prepare(*variant, options.pdl) {
             Ok(prepared) => return Ok(Plan { prepared }),
             Err(error) => refusal = refusal.or(Some(error)),
@@ -77,9 +83,13 @@ fn choose(problem: &Problem, args: &ConvVerifyArgs, options: &Options, capabilit
     }
 }
 
-/// Rows of V a CTA that the preference table names.
-fn preferred_rows(pairs: u64) -> u32 {
-    PREFERENCE.iter().find(|(most, _)| pairs <= *most).map_or(128, |(_, rows)| *rows)
+/// The table for a way of launching.
+pub fn preference(options: &Options) -> &'static Table {
+    match (options.pdl, options.stable_pools) {
+        (false, _) => &PLAIN,
+        (true, false) => &PDL,
+        (true, true) => &PDL_STABLE,
+    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 //! | [`problem`] | what a call takes |
 //! | `validate` | do its arguments fit each other |
 //! | [`dispatch`] | which variant runs it |
+//! | [`preference`] | which of several is the fastest, as measured |
 
 pub mod dispatch;
+pub mod preference;
 pub mod problem;
 mod validate;
 

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::operators::conv_verify::{Gate, SnapshotRule};
+use crate::operators::preference::is_named;
 use kda_core::exec::{ExecError, Stream};
 use kda_core::{Elem, PreparedLaunch, TensorArg};
 
-/// A device of some compute capability that must not be asked for anything else.
-struct Capability(u8, u8);
+/// A device of some compute capability and number of multiprocessors that must not be asked for anything else.
+struct Capability(u8, u8, u32);
 
 impl Executor for Capability {
     fn describe(&self) -> String {
@@ -18,7 +19,7 @@ impl Executor for Capability {
     }
 
     fn multiprocessors(&self) -> u32 {
-        132
+        self.2
     }
 
     fn allocate(&self, _bytes: u64) -> Result<u64, ExecError> {
@@ -50,7 +51,7 @@ impl Executor for Capability {
     }
 }
 
-const HOPPER: Capability = Capability(9, 0);
+const HOPPER: Capability = Capability(9, 0, 132);
 
 /// A call with every tensor, dense, at addresses that nobody owns.
 fn problem(n: u64, t: u64, h: u64, hv: u64) -> Problem {
@@ -87,19 +88,11 @@ fn variant_of(plan: &Plan) -> ConvVerifyVariant {
     *found.expect("a variant of conv_verify")
 }
 
-/// The tile that the documentation of the table names.
-fn documented(pairs: u64) -> u32 {
-    match pairs {
-        0..=8 => 8,
-        9..=16 => 16,
-        17..=32 => 32,
-        33..=128 => 64,
-        _ => 128,
-    }
-}
+/// Ways of launching.
+const LAUNCHES: [(bool, bool); 3] = [(false, false), (true, false), (true, true)];
 
 #[test]
-fn every_length_and_size_has_a_plan_with_the_preferred_tile() {
+fn every_length_and_size_has_a_plan_of_the_preferred_variant() {
     for t in 1..=40 {
         for (n, h, hv) in [
             (1, 1, 1),
@@ -114,19 +107,56 @@ fn every_length_and_size_has_a_plan_with_the_preferred_tile() {
             (64, 96, 96),
             (4096, 32, 64),
         ] {
-            let plan = plan(&problem(n, t, h, hv), &HOPPER, &Options::default());
-            let plan = plan.unwrap_or_else(|error| panic!("T {t}, N {n}, H {h}, HV {hv}: {error}"));
-            let (variant, rows) = (variant_of(&plan), documented(n * hv));
-            let what = format!("T {t}, N*HV {}: {}", n * hv, variant.desc().entry);
-            if t <= 8 {
-                assert!(!variant.long() && u64::from(variant.t()) == t && variant.bv() == rows, "{what}");
-            } else {
-                // Kernels of several passes exist for two tiles: the nearest one that is not smaller.
-                assert!(variant.long() && variant.bv() == if rows <= 32 { 32 } else { 128 }, "{what}");
+            for (pdl, stable_pools) in LAUNCHES {
+                let options = Options { pdl, stable_pools, ..Options::default() };
+                let plan = plan(&problem(n, t, h, hv), &HOPPER, &options);
+                let plan = plan.unwrap_or_else(|error| panic!("T {t}, N {n}, H {h}, HV {hv}: {error}"));
+                let row = preference(&options).rows_for(t).iter().find(|row| n * hv <= row.pairs).expect("a row");
+                let what = format!("T {t}, N*HV {}: {}, not {}", n * hv, plan.desc().entry, row.variant);
+                assert!(is_named(plan.desc().entry, row.variant), "{what}");
+                let grid = [(n * hv * 128 / u64::from(variant_of(&plan).bv())) as u32, 1, 1];
+                assert_eq!(plan.prepared().grid, grid, "{what}");
             }
-            let grid = [(n * hv * 128 / u64::from(variant.bv())) as u32, 1, 1];
-            assert_eq!(plan.prepared().grid, grid, "{what}");
         }
+    }
+}
+
+/// Ranges of tokens follow each other from 1 on, bounds grow to no bound, and every name is a variant at every length.
+#[test]
+fn the_tables_are_sorted_and_cover_everything() {
+    for (pdl, stable_pools) in LAUNCHES {
+        let table = preference(&Options { pdl, stable_pools, ..Options::default() });
+        assert!(table.multiprocessors > 0);
+        let (mut next, mut at) = (1, 0);
+        while at < table.rows.len() {
+            let (first, last) = table.rows[at].tokens;
+            assert_eq!(first, next, "tokens without a row, or with two");
+            let rows = table.rows_for(first);
+            assert_eq!(rows, table.rows_for(last));
+            assert!(rows.is_sorted_by(|a, b| a.pairs < b.pairs), "{rows:?}");
+            assert_eq!(rows.last().expect("a row").pairs, u64::MAX);
+            for row in rows {
+                for t in first..=last.min(40) {
+                    let named = |v: &&ConvVerifyVariant| is_named(v.desc().entry, row.variant);
+                    let fits = |v: &ConvVerifyVariant| v.long() || u64::from(v.t()) == t;
+                    let exists = ConvVerifyVariant::ALL.iter().filter(named).any(fits);
+                    assert!(exists, "no variant {} for T = {t}", row.variant);
+                }
+            }
+            (next, at) = (last.saturating_add(1), at + rows.len());
+        }
+        assert_eq!(next, u64::MAX, "the last range has no end");
+    }
+}
+
+/// A device with half the multiprocessors is full with half the pairs.
+#[test]
+fn smaller_devices_prefer_as_if_there_were_more_pairs() {
+    let half = Capability(9, 0, PLAIN.multiprocessors / 2);
+    for n in [1, 4, 5, 8, 16, 60, 70, 1000] {
+        let row = PLAIN.rows_for(4).iter().find(|row| 2 * n <= row.pairs).expect("a row");
+        let plan = plan(&problem(n, 4, 1, 1), &half, &Options::default()).unwrap();
+        assert!(is_named(plan.desc().entry, row.variant), "{n}: {}, not {}", plan.desc().entry, row.variant);
     }
 }
 
@@ -205,7 +235,7 @@ fn a_forced_variant_runs_what_it_can() {
 
 #[test]
 fn other_devices_are_told_what_is_needed() {
-    for capability in [Capability(8, 0), Capability(7, 5)] {
+    for capability in [Capability(8, 0, 108), Capability(7, 5, 40)] {
         let (major, minor) = capability.compute_capability();
         let error = plan(&problem(1, 4, 1, 1), &capability, &Options::default()).unwrap_err().to_string();
         let words = format!("conv_verify: no variant runs on compute capability {major}.{minor}; sm_90 is needed");
@@ -214,7 +244,7 @@ fn other_devices_are_told_what_is_needed() {
         let error = plan(&problem(1, 1, 1, 1), &capability, &options).unwrap_err().to_string();
         assert!(error.contains("it is written for sm_90, the device has compute capability"), "{error}");
     }
-    assert!(plan(&problem(1, 4, 1, 1), &Capability(10, 0), &Options::default()).is_ok());
+    assert!(plan(&problem(1, 4, 1, 1), &Capability(10, 0, 148), &Options::default()).is_ok());
 }
 
 /// The scalar parameter of that name.

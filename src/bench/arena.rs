@@ -1,0 +1,190 @@
+//! Device memory for the inputs of every shape: allocated once, for the largest, and filled once.
+//!
+//! One pool for each kind of content. The tensors of a shape are taken from the pools' starts, so filling takes no time
+//! between shapes. Pools hold a million random elements over and over; their period is no size of a tensor that is reused.
+
+use super::Failure;
+use kda_core::{Elem, Executor, TensorArg};
+use kda_ref::rng::Rng;
+use kda_runtime::executor::cuda::CudaExecutor;
+
+/// What a tensor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// bf16 normals of deviation 1.
+    Activation,
+    /// f32 normals of deviation 1.
+    History,
+    /// f32 normals of deviation 0.1: states.
+    State,
+    /// f32 normals of deviation 0.3: weights and biases.
+    Weight,
+    /// bf16 normals of deviation 1 in a pool of their own.
+    NarrowHistory,
+    /// Zeros ahead of the first call.
+    Zero,
+    /// Anything: the operator writes it.
+    Output,
+    /// What [`Arena::upload`] writes.
+    Exact,
+}
+
+const CONTENTS: usize = 8;
+/// Every tensor starts at a multiple of this many bytes.
+const ALIGN: u64 = 512;
+/// Random elements in a pool before they repeat.
+const DRAWN: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    base: u64,
+    capacity: u64,
+    used: u64,
+}
+
+/// The pools. Without an executor it is an arena that only counts: addresses are made up and nothing is written.
+pub struct Arena<'e> {
+    executor: Option<&'e CudaExecutor>,
+    pools: [Pool; CONTENTS],
+}
+
+/// Bytes of each pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need([u64; CONTENTS]);
+
+impl Need {
+    /// Enough for either.
+    pub fn or(self, other: Need) -> Need {
+        Need(std::array::from_fn(|i| self.0[i].max(other.0[i])))
+    }
+
+    /// All pools together.
+    pub fn bytes(self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Arena<'static> {
+    /// An arena that counts what is taken.
+    pub fn counting() -> Arena<'static> {
+        let pool = Pool { base: 1 << 20, capacity: u64::MAX >> 1, used: 0 };
+        Arena { executor: None, pools: [pool; CONTENTS] }
+    }
+}
+
+impl<'e> Arena<'e> {
+    /// Allocates and fills the pools.
+    ///
+    /// # Errors
+    /// The device has too little memory.
+    pub fn new(executor: &'e CudaExecutor, need: Need, seed: u64) -> Result<Arena<'e>, Failure> {
+        let mut arena = Arena { executor: Some(executor), pools: [Pool::default(); CONTENTS] };
+        for (pool, bytes) in arena.pools.iter_mut().zip(need.0) {
+            pool.base = executor.allocate(bytes.max(1))?;
+            pool.capacity = bytes;
+        }
+        let rng = &mut Rng::new(seed);
+        for (content, sigma) in [(Content::History, 1.0), (Content::State, 0.1), (Content::Weight, 0.3)] {
+            let drawn = rng.normals_f32(DRAWN as usize, sigma);
+            arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+        for content in [Content::Activation, Content::NarrowHistory] {
+            let drawn = rng.normals_bf16(DRAWN as usize, 1.0);
+            arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+        for content in [Content::Zero, Content::Output, Content::Exact] {
+            let pool = arena.pools[content as usize];
+            executor.fill(pool.base, 0, pool.capacity)?;
+        }
+        Ok(arena)
+    }
+
+    /// Repeats bytes over a pool, by copies of twice the length each.
+    fn fill(&self, executor: &CudaExecutor, content: Content, bytes: &[u8]) -> Result<(), Failure> {
+        let pool = self.pools[content as usize];
+        let mut done = pool.capacity.min(bytes.len() as u64);
+        executor.write(pool.base, &bytes[..done as usize])?;
+        while done < pool.capacity {
+            let part = done.min(pool.capacity - done);
+            // SAFETY: both ranges lie in the pool and do not overlap; nothing else uses it yet.
+            unsafe { executor.enqueue_copy(pool.base + done, pool.base, part) }?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// What was taken since the last reset.
+    pub fn used(&self) -> Need {
+        Need(std::array::from_fn(|i| self.pools[i].used))
+    }
+
+    /// Gives everything back; contents stay.
+    pub fn reset(&mut self) {
+        for pool in &mut self.pools {
+            pool.used = 0;
+        }
+    }
+
+    fn take(&mut self, content: Content, bytes: u64) -> Result<u64, Failure> {
+        let pool = &mut self.pools[content as usize];
+        let next = pool.used + bytes.next_multiple_of(ALIGN);
+        if next > pool.capacity {
+            return Err(format!("{content:?}: {next} bytes of {} are needed", pool.capacity).into());
+        }
+        let ptr = pool.base + pool.used;
+        pool.used = next;
+        Ok(ptr)
+    }
+
+    /// A dense tensor.
+    ///
+    /// # Errors
+    /// The pool was counted with other shapes.
+    pub fn tensor(&mut self, content: Content, elem: Elem, shape: &[u64]) -> Result<TensorArg, Failure> {
+        let bytes = shape.iter().product::<u64>() * u64::from(elem.bytes());
+        Ok(TensorArg::dense(self.take(content, bytes)?, bytes, elem, shape)?)
+    }
+
+    /// A dense tensor of i32 with these values.
+    ///
+    /// # Errors
+    /// As [`Arena::tensor`], or the device refuses the copy.
+    pub fn upload(&mut self, values: &[i32]) -> Result<TensorArg, Failure> {
+        let bytes = 4 * values.len() as u64;
+        let ptr = self.take(Content::Exact, bytes)?;
+        if let Some(executor) = self.executor {
+            executor.write(ptr, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+        Ok(TensorArg::dense(ptr, bytes, Elem::I32, &[values.len() as u64])?)
+    }
+}
+
+impl Drop for Arena<'_> {
+    fn drop(&mut self) {
+        let Some(executor) = self.executor else { return };
+        for pool in self.pools.iter().filter(|pool| pool.base != 0) {
+            // A failure to free shows in the next call on this context.
+            let _ = executor.free(pool.base);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counting_arena_gives_aligned_tensors_that_do_not_overlap() {
+        let mut arena = Arena::counting();
+        let first = arena.tensor(Content::State, Elem::F32, &[3, 5]).unwrap();
+        let second = arena.tensor(Content::State, Elem::F32, &[1]).unwrap();
+        assert!(first.ptr.is_multiple_of(ALIGN) && second.ptr == first.ptr + ALIGN);
+        let other = arena.tensor(Content::Output, Elem::BF16, &[7]).unwrap();
+        assert_eq!(other.bytes, 14);
+        let used = arena.used();
+        assert_eq!(used.bytes(), 3 * ALIGN);
+        arena.reset();
+        assert_eq!(arena.tensor(Content::State, Elem::F32, &[1]).unwrap().ptr, first.ptr);
+        assert_eq!(arena.used().or(used), used);
+    }
+}

@@ -1,0 +1,145 @@
+//! Times operators on a CUDA device, beside their byte floors, hand-written twins and published peers.
+//!
+//! Method: a CUDA graph of calls over rotating input sets of more than 200 MB in all, so that L2 is cold; all contenders of
+//! a shape in turn, warmed up; median, 10th and 90th percentile of the replays, for each call.
+//!
+//! | question | file |
+//! | --- | --- |
+//! | which sizes | [`shape`] |
+//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`] |
+//! | where do inputs lie, and what do they hold | [`arena`] |
+//! | how long does a call take | [`measure`] |
+//! | how fast is the memory | [`bandwidth`] |
+//! | on what, when and how was it measured | [`environment`] |
+//! | what is a result | [`report`] |
+//! | which variant is preferred where | [`tune`] |
+//! | how fast is the same design in CUDA C++, and does it compute the same | [`twin`], [`twin_check`] |
+//! | how fast are other projects' kernels | [`peers`] |
+//! | all of it together | [`session`] |
+
+pub mod arena;
+pub mod bandwidth;
+pub mod conv_verify;
+pub mod environment;
+pub mod measure;
+pub mod peers;
+pub mod report;
+pub mod session;
+pub mod shape;
+pub mod tune;
+pub mod twin;
+pub mod twin_check;
+
+use arena::Arena;
+use kda_core::{Executor, KernelDesc, PreparedLaunch};
+use kda_runtime::operators::preference::Table;
+use kda_runtime::{OpError, Plan};
+use shape::{List, Shape};
+
+/// Why timing ends early.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// How a launch overlaps its predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Launch {
+    /// It starts when its predecessor has ended.
+    Plain,
+    /// Programmatic dependent launch; everything is read behind the wait for the predecessor.
+    Pdl,
+    /// Programmatic dependent launch; what the predecessor does not write is read ahead of the wait.
+    PdlStable,
+}
+
+impl Launch {
+    /// All of them.
+    pub const ALL: [Launch; 3] = [Launch::Plain, Launch::Pdl, Launch::PdlStable];
+
+    /// Name as given on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Launch::Plain => "plain",
+            Launch::Pdl => "pdl",
+            Launch::PdlStable => "pdl-stable",
+        }
+    }
+
+    /// The one of that name.
+    pub fn find(name: &str) -> Option<Launch> {
+        Launch::ALL.into_iter().find(|launch| launch.name() == name)
+    }
+}
+
+/// Tensor types and switches that an operator is timed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// Name as given on a command line.
+    pub name: &'static str,
+    /// In words.
+    pub text: &'static str,
+}
+
+/// An operator under the bench.
+pub trait Subject: Sync {
+    /// Its name, that of `kda_runtime::operators`.
+    fn name(&self) -> &'static str;
+
+    /// What it is timed with, the one for the preference table first.
+    fn contracts(&self) -> &'static [Contract];
+
+    /// The shapes of a list.
+    fn shapes(&self, list: List) -> Vec<Shape>;
+
+    /// Bytes that a call reads and writes at least.
+    fn bytes(&self, contract: &Contract, shape: Shape) -> f64;
+
+    /// Its kernels.
+    fn kernels(&self) -> Vec<&'static KernelDesc>;
+
+    /// Takes the tensors of one call from the arena.
+    ///
+    /// # Errors
+    /// The device refuses a copy, or the arena is full.
+    fn call(&self, arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Box<dyn Call>, Failure>;
+
+    /// The table that its dispatch reads, and the file that holds it, relative to the repository.
+    fn preference(&self, launch: Launch) -> (&'static Table, &'static str);
+
+    /// Its hand-written twin in CUDA C++.
+    fn twin(&self) -> Option<&dyn twin::Twin> {
+        None
+    }
+
+    /// The script that times its peers, relative to the repository.
+    fn peers(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// One call of an operator, its tensors in place.
+pub trait Call {
+    /// Plans it: the kernel named, or what dispatch chooses.
+    ///
+    /// # Errors
+    /// The kernel named cannot run it.
+    fn plan(
+        &self,
+        executor: &dyn Executor,
+        kernel: Option<&'static KernelDesc>,
+        launch: Launch,
+    ) -> Result<Plan, OpError>;
+
+    /// The same call by a hand-written kernel; `None` if that kernel cannot run it.
+    fn twin(&self, _kernel: &twin::Kernel, _launch: Launch) -> Option<PreparedLaunch> {
+        None
+    }
+
+    /// Address and number of elements of the bf16 result that is compared with the twin's.
+    fn output(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// Every operator that can be timed.
+pub fn subjects() -> Vec<&'static dyn Subject> {
+    vec![&conv_verify::ConvVerify]
+}

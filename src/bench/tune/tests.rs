@@ -1,0 +1,120 @@
+//! Tables of made-up times.
+
+use super::*;
+use crate::bench::report::tests::row;
+use crate::bench::shape::Shape;
+use kda_runtime::operators::conv_verify::preference;
+use kda_runtime::operators::preference::Table;
+
+/// Tokens, pairs, and the variants' µs.
+type Point<'p> = (u64, u64, &'p [(&'p str, f64)]);
+
+fn made_up(list: &[Point]) -> Times {
+    let mut times = Times::new();
+    for (t, pairs, variants) in list {
+        let at = times.entry(*t).or_default().entry(*pairs).or_default();
+        at.extend(variants.iter().map(|(name, us)| (name.to_string(), *us)));
+    }
+    times
+}
+
+fn line(tokens: (u64, u64), pairs: u64, variant: &str) -> Line {
+    Line { tokens, pairs, variant: variant.into() }
+}
+
+const END: u64 = u64::MAX;
+
+#[test]
+fn the_fastest_wins_and_bounds_lie_where_times_meet() {
+    let times = made_up(&[
+        (4, 8, &[("small", 4.0), ("large", 8.0)]),
+        (4, 32, &[("small", 8.0), ("large", 8.0 * 2.0f64.powf(1.0))]),
+        (4, 128, &[("small", 32.0), ("large", 16.0)]),
+    ]);
+    // A factor of two ahead at 32, of two behind at 128: they meet in the middle, at 64.
+    let expected = [line((1, END), 64, "small"), line((1, END), END, "large")];
+    assert_eq!(table(&times, &|_, _| true), expected);
+}
+
+#[test]
+fn differences_below_the_slack_make_no_row() {
+    let times = made_up(&[
+        (4, 8, &[("a", 4.00), ("b", 4.01)]),
+        (4, 16, &[("a", 5.01), ("b", 5.00)]),
+        (4, 32, &[("a", 6.00), ("b", 6.02)]),
+    ]);
+    assert_eq!(table(&times, &|_, _| true), [line((1, END), END, "a")]);
+    let apart = made_up(&[(4, 8, &[("a", 4.0), ("b", 4.1)]), (4, 16, &[("a", 5.1), ("b", 5.0)])]);
+    assert_eq!(table(&apart, &|_, _| true).len(), 2);
+}
+
+#[test]
+fn tokens_take_the_nearest_bands_whose_variants_run_them() {
+    let times = made_up(&[
+        (2, 8, &[("fixed_a", 1.0), ("fixed_b", 2.0)]),
+        (8, 8, &[("fixed_a", 2.0), ("fixed_b", 1.0)]),
+        (16, 8, &[("long", 5.0)]),
+    ]);
+    let covers = |name: &str, t: u64| name == "long" || t <= 8;
+    let expected = [line((1, 4), END, "fixed_a"), line((5, 8), END, "fixed_b"), line((9, END), END, "long")];
+    assert_eq!(table(&times, &covers), expected);
+    // Bands that lose nothing elsewhere are one range.
+    let alike = made_up(&[(2, 8, &[("a", 1.0), ("b", 2.0)]), (8, 8, &[("a", 2.0), ("b", 2.0)])]);
+    assert_eq!(table(&alike, &|_, _| true), [line((1, END), END, "a")]);
+    assert!(table(&Times::new(), &covers).is_empty());
+}
+
+#[test]
+fn a_variant_that_was_not_timed_beside_another_meets_it_in_the_middle() {
+    let times = made_up(&[(4, 8, &[("a", 1.0)]), (4, 32, &[("b", 1.0)])]);
+    assert_eq!(table(&times, &|_, _| true)[0], line((1, END), 16, "a"));
+}
+
+#[test]
+fn times_are_those_of_our_variants_in_the_first_contract() {
+    let shape = Shape { t: 4, h: 8, n: 2 };
+    let mut other = row(shape, "plain", Who::Ours, "op__a_t4", false, 1.0);
+    other.contract = "bf16";
+    let rows = [
+        row(shape, "plain", Who::Ours, "op__a_t4", true, 5.0),
+        row(shape, "plain", Who::Ours, "op__b_t4", false, 6.0),
+        row(shape, "plain", Who::Twin, "op__c_t4", false, 1.0),
+        row(shape, "pdl", Who::Ours, "op__a_t4", true, 4.0),
+        other,
+    ];
+    assert_eq!(times(&rows, Launch::Plain), made_up(&[(4, 16, &[("a", 5.0), ("b", 6.0)])]));
+    assert_eq!(times(&rows, Launch::Pdl), made_up(&[(4, 16, &[("a", 4.0)])]));
+}
+
+#[test]
+fn launches_that_do_not_differ_share_a_table() {
+    let plain = vec![line((1, END), END, "a")];
+    let own = vec![line((1, END), END, "b")];
+    let mut tables = vec![(Launch::Plain, plain.clone()), (Launch::Pdl, own.clone()), (Launch::PdlStable, own.clone())];
+    let close = made_up(&[(4, 8, &[("a", 4.01), ("b", 4.0)])]);
+    let apart = made_up(&[(4, 8, &[("a", 5.0), ("b", 4.0)])]);
+    share(&mut tables, &[(Launch::Pdl, close), (Launch::PdlStable, apart)]);
+    assert_eq!([&tables[1].1, &tables[2].1], [&plain, &own]);
+}
+
+/// What is written is what the committed file holds, so that it is formatted as the rest of the sources.
+#[test]
+fn the_committed_tables_are_written_as_they_stand() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kda-runtime/src/operators/conv_verify/preference.rs");
+    let committed = std::fs::read_to_string(path).unwrap();
+    let lines =
+        |table: Table| -> Vec<Line> { table.rows.iter().map(|row| line(row.tokens, row.pairs, row.variant)).collect() };
+    let tables = [
+        (Launch::Plain, lines(preference::PLAIN)),
+        (Launch::Pdl, lines(preference::PDL)),
+        (Launch::PdlStable, lines(preference::PDL_STABLE)),
+    ];
+    let written = body(preference::PLAIN.multiprocessors, &tables).unwrap();
+    let (comment, rest) = committed.split_once("\n\n").unwrap();
+    assert!(comment.lines().all(|line| line.starts_with("//!")), "{comment}");
+    assert_eq!(written, format!("\n{rest}"));
+    let whole = source("conv_verify", "a device", 132, "fp32", &tables).unwrap();
+    assert!(whole.ends_with(&written) && whole.starts_with("//! Which variant of `conv_verify`"));
+    assert!(whole.lines().all(|line| line.len() <= 120), "{whole}");
+    assert!(source("conv_verify", "a device", 132, "fp32", &tables[..2]).is_err());
+}

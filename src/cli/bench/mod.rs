@@ -1,0 +1,225 @@
+//! `kda bench`: how long an operator takes on a CUDA device, beside its byte floor, its hand-written twin and its peers.
+
+mod files;
+mod show;
+
+#[cfg(test)]
+mod tests;
+
+use super::select::hint;
+use super::{Stop, Streams, Verdict, progress};
+use clap::Args;
+use files::Files;
+use kda::bench::environment::Environment;
+use kda::bench::report::Report;
+use kda::bench::session::{Event, Request, Variants};
+use kda::bench::shape::{List, Shape, Shapes};
+use kda::bench::{Contract, Failure, Launch, Subject, bandwidth, session, tune};
+use kda::core::Executor;
+use kda::core::exec::ExecError;
+use kda::runtime::executor::cuda::CudaExecutor;
+use kda::runtime::operators::preference::is_named;
+use std::path::{Path, PathBuf};
+
+/// Options of `kda bench`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Operator to time.
+    op: String,
+    /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests).
+    #[arg(long, value_name = "LIST")]
+    shapes: Option<Shapes>,
+    /// Our kernels: auto (dispatch's choice), all (every one that can run a shape), or an entry or variant name.
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    variants: String,
+    /// Launch modes: plain, pdl, pdl-stable.
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "plain,pdl,pdl-stable")]
+    launch: Vec<String>,
+    /// Contracts; all of the operator's if absent.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    contract: Vec<String>,
+    /// Time with one input set, too, so that what fits L2 is there.
+    #[arg(long)]
+    warm: bool,
+    /// Write every result as CSV, each shape as it is done.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write every result as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Time other projects' kernels in the same run (python3 or $PYTHON, with PyTorch; benches/peers/fetch.sh fetches them).
+    #[arg(long)]
+    peers: bool,
+    /// Time the hand-written CUDA C++ kernels in turn with ours (nvcc from $NVCC, the path or /usr/local/cuda).
+    #[arg(long)]
+    twin: bool,
+    /// Time every variant over a grid of sizes, and write the preference table that dispatch reads; --tune=FILE elsewhere.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["variants", "launch", "peers", "twin"])]
+    tune: Option<Option<PathBuf>>,
+    /// Replays of each graph.
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    samples: u32,
+}
+
+/// Times an operator.
+pub fn run(arguments: &Arguments, subjects: &[&'static dyn Subject], streams: &mut Streams) -> Result<Verdict, Stop> {
+    let subject = find(&arguments.op, subjects)?;
+    let request = request(arguments, subject)?;
+    let executor = match CudaExecutor::open(0) {
+        Ok(executor) => executor,
+        Err(ExecError::NoDevice(why)) => {
+            writeln!(streams.out, "nothing timed: {why}")?;
+            return Ok(Verdict::Passed);
+        }
+        Err(error) => return Err(Stop::Input(error.to_string())),
+    };
+    let report = measure(arguments, subject, &request, &executor, streams)?;
+    if let Some(file) = &arguments.tune {
+        let path = file.clone().unwrap_or_else(|| subject.preference(Launch::Plain).1.into());
+        write_preference(subject, &request, &executor, &report, &path)?;
+        writeln!(streams.out, "wrote {}", path.display())?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// The operator of that name.
+fn find(op: &str, subjects: &[&'static dyn Subject]) -> Result<&'static dyn Subject, Stop> {
+    subjects.iter().copied().find(|subject| subject.name() == op).ok_or_else(|| {
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
+        let near = hint(op, &names, "kda bench --help");
+        Stop::Input(format!("there is no operator `{op}` to time{near}; one of {} is needed", names.join(", ")))
+    })
+}
+
+/// What the options ask for.
+fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop> {
+    let tunes = arguments.tune.is_some();
+    let default = Shapes::Named(if tunes { List::Tune } else { List::Table });
+    let shapes = match arguments.shapes.as_ref().unwrap_or(&default) {
+        Shapes::Named(list) => subject.shapes(*list),
+        Shapes::Given(shapes) => shapes.clone(),
+    };
+    let launches = arguments.launch.iter().map(|name| {
+        let needed = Launch::ALL.map(Launch::name).join(", ");
+        Launch::find(name).ok_or_else(|| Stop::Input(format!("there is no launch mode `{name}`; {needed} are known")))
+    });
+    let mut request = Request {
+        shapes,
+        contracts: contracts(&arguments.contract, subject)?,
+        launches: launches.collect::<Result<_, _>>()?,
+        variants: variants(&arguments.variants, subject)?,
+        warm: arguments.warm,
+        twin: arguments.twin,
+        peers: arguments.peers,
+        samples: arguments.samples as usize,
+    };
+    if tunes {
+        request.variants = Variants::All;
+        request.launches = Launch::ALL.to_vec();
+        request.contracts.truncate(1);
+    }
+    Ok(request)
+}
+
+fn contracts(names: &[String], subject: &dyn Subject) -> Result<Vec<Contract>, Stop> {
+    let all = subject.contracts();
+    if names.is_empty() {
+        return Ok(all.to_vec());
+    }
+    let find = |name: &String| {
+        let known: Vec<&str> = all.iter().map(|contract| contract.name).collect();
+        all.iter().copied().find(|contract| contract.name == name).ok_or_else(|| {
+            let op = subject.name();
+            Stop::Input(format!("{op} has no contract `{name}`; one of {} is needed", known.join(", ")))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn variants(name: &str, subject: &dyn Subject) -> Result<Variants, Stop> {
+    match name {
+        "auto" => Ok(Variants::Auto),
+        "all" => Ok(Variants::All),
+        _ => {
+            let kernels = subject.kernels();
+            if kernels.iter().any(|desc| desc.entry == name || is_named(desc.entry, name)) {
+                return Ok(Variants::Named(name.into()));
+            }
+            let entries: Vec<&str> = kernels.iter().map(|desc| desc.entry).collect();
+            let near = hint(name, &entries, "kda list");
+            let needed = "auto, all, an entry, or an entry's suffix without the number of tokens is needed";
+            Err(Stop::Input(format!("{} has no variant `{name}`{near}; {needed}", subject.name())))
+        }
+    }
+}
+
+/// Times everything, shows it, and writes the files.
+fn measure(
+    arguments: &Arguments,
+    subject: &dyn Subject,
+    request: &Request,
+    executor: &CudaExecutor,
+    streams: &mut Streams,
+) -> Result<Report, Stop> {
+    let environment = Environment::of(executor.describe());
+    writeln!(streams.out, "# {}", environment.line())?;
+    let mut files = Files::create(arguments.csv.as_deref(), arguments.json.as_deref(), &environment)?;
+    let mut report = Report { environment, bandwidth: None, notes: Vec::new(), rows: Vec::new() };
+    match bandwidth::measure(executor) {
+        Ok(measured) => {
+            report.bandwidth = Some(measured);
+            writeln!(streams.out, "# copy {:.2} TB/s, fill {:.2} TB/s in this run", measured.copy, measured.fill)?;
+        }
+        Err(failure) => report.notes.push(format!("the memory's speed was not measured: {failure}")),
+    }
+    let bar = progress::bar(request.shapes.len() * request.contracts.len());
+    let mut watch = |event: Event| -> Result<(), Failure> {
+        match event {
+            Event::Rows(rows) => {
+                files.rows(rows)?;
+                report.rows.extend_from_slice(rows);
+                bar.inc(1);
+            }
+            Event::Note(note) => {
+                files.note(&note)?;
+                report.notes.push(note);
+            }
+            Event::Step(what) => bar.set_message(what),
+        }
+        Ok(())
+    };
+    let done = session::run(executor, subject, report.bandwidth, request, &mut watch);
+    bar.finish_and_clear();
+    // What was timed ahead of a failure is shown all the same.
+    show::write(streams.out, &report, request)?;
+    files.report(&report)?;
+    done.map_err(|failure| Stop::Input(format!("the run stopped early: {failure}")))?;
+    Ok(report)
+}
+
+/// Makes the preference table of what was measured, and writes it whole or not at all.
+fn write_preference(
+    subject: &dyn Subject,
+    request: &Request,
+    executor: &CudaExecutor,
+    report: &Report,
+    path: &Path,
+) -> Result<(), Stop> {
+    let contract = request.contracts[0];
+    let covers = |variant: &str, t: u64| {
+        let shape = Shape { t, h: 1, n: 1 };
+        let call = subject.call(&mut kda::bench::arena::Arena::counting(), &contract, shape);
+        let named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
+        call.is_ok_and(|call| named.into_iter().any(|desc| call.plan(executor, Some(desc), Launch::Plain).is_ok()))
+    };
+    let times: Vec<(Launch, tune::Times)> =
+        request.launches.iter().map(|launch| (*launch, tune::times(&report.rows, *launch))).collect();
+    let mut tables: Vec<(Launch, Vec<tune::Line>)> =
+        times.iter().map(|(launch, times)| (*launch, tune::table(times, &covers))).collect();
+    tune::share(&mut tables, &times);
+    let environment = report.environment.line();
+    let multiprocessors = executor.multiprocessors();
+    let text = tune::source(subject.name(), &environment, multiprocessors, contract.name, &tables)
+        .map_err(|failure| Stop::Input(format!("there is no table to write: {failure}")))?;
+    files::write_whole(path, &text)
+}
