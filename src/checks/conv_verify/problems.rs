@@ -51,7 +51,7 @@ pub fn four(t: usize, pool: (bool, bool)) -> [Plan; 4] {
                 roll: true,
                 rule: SnapshotRule::ByBatch,
                 padding: 8,
-                ..plain(4, 2, 2)
+                ..plain(4, 1, 1)
             })
         },
         Plan {
@@ -67,7 +67,7 @@ pub fn four(t: usize, pool: (bool, bool)) -> [Plan; 4] {
                 roll: true,
                 padding: 16,
                 input_sigma: 0.02,
-                ..plain(1, 1, 1)
+                ..plain(1, 2, 2)
             })
         },
     ]
