@@ -3,7 +3,8 @@
 
 use kda::checks::conv_verify::call::{Call, Results};
 use kda::checks::conv_verify::case::{Case, Plan};
-use kda::checks::conv_verify::judge::{Tally, one_case};
+use kda::checks::conv_verify::judge::{Tally, fits, one_case};
+use kda::checks::conv_verify::problems::{POOLS, with_pool};
 use kda::checks::{Device, Measured};
 use kda::core::exec::Stream;
 use kda::core::{Elem, TensorArg};
@@ -39,7 +40,9 @@ fn refused_with(options: &Options, spoil: Spoil, words: &[&str]) {
         assert!(error.contains(word), "`{word}` is not in: {error}");
     }
     assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(!error.contains("pitch") && !error.contains("_f32") && !error.contains("||"), "in kernel words: {error}");
+    let forced = options.variant.map_or("", |variant| variant.desc().entry);
+    let own = error.replace(forced, "");
+    assert!(!own.contains("pitch") && !own.contains("_f32") && !own.contains("||"), "in kernel words: {error}");
     assert_eq!(executor.last_stats(), None, "launched: {error}");
     assert_untouched(&call.results().expect("results"), &case, &error);
 }
@@ -325,6 +328,37 @@ fn a_forced_variant_for_other_lengths() {
 }
 
 #[test]
+fn a_forced_variant_for_another_pool() {
+    let other = |v: &&ConvVerifyVariant| (v.long() || v.t() == 3) && (v.pool() != Elem::F32 || v.inner());
+    let (mut orders, mut types) = (0, 0);
+    for variant in ConvVerifyVariant::ALL.iter().filter(other) {
+        let options = Options { variant: Some(*variant), ..Options::default() };
+        let order = if variant.inner() { "[3, D]" } else { "[D, 3]" };
+        let words = format!("its convolution pool is {} {order}, the call's is f32 [D, 3]", variant.pool());
+        refused_with(&options, &|_| {}, &[variant.desc().entry, &words]);
+        orders += usize::from(variant.pool() == Elem::F32);
+        types += usize::from(!variant.inner());
+    }
+    assert!(orders > 0 && types > 0, "{orders} of another order, {types} of another type");
+}
+
+/// The grid has a row of CTAs a request.
+#[test]
+fn more_requests_than_a_grid_has_rows() {
+    let n = 65_536;
+    let more = |t: &TensorArg| reshaped(t, &[&[n], &t.shape()[1..]].concat(), &[&[0], &t.strides()[1..]].concat());
+    let spoil = |p: &mut Problem| {
+        for argument in [&mut p.x, &mut p.a, &mut p.b, &mut p.out, &mut p.workspace] {
+            *argument = more(argument);
+        }
+        for map in [&mut p.conv_slots, &mut p.state_slots, &mut p.snapshot_rows] {
+            *map = more(map);
+        }
+    };
+    refused(&spoil, &["axis N of `b` with shape [65536, 3, 2] is 65536; at most 65535 is possible"]);
+}
+
+#[test]
 fn optional_tensors_may_all_be_absent() {
     let (executor, case) = (SimExecutor::default(), good_case());
     let mut call = Call::new(Device::simulator(&executor), &case).expect("memory");
@@ -350,22 +384,21 @@ fn no_requests_are_no_launch() {
 /// outside a buffer, and the golden model says what must and what must not be written.
 #[test]
 fn dead_indices_are_left_alone() {
-    for null in [-1, 0] {
-        for map in 0..3 {
-            let switches = Switches { null, roll: true, ..Switches::plain(6, 2, 1, 1) };
-            let mut case = Plan::of(switches).draw(SEED);
-            let s = &mut case.sample;
-            let length = [s.conv_layout.lines, s.state_len, s.snapshot_len][map] as i32;
-            let indices = [&mut s.conv_slots, &mut s.state_slots, &mut s.snapshot_rows].into_iter().nth(map).unwrap();
-            indices[..5].copy_from_slice(&[i32::MIN, -7, null, length, i32::MAX]);
-            let executor = SimExecutor::default();
-            for variant in ConvVerifyVariant::ALL.iter().filter(|v| v.t() == 2 || v.long()) {
-                let mut tallies = [Tally::default()];
-                one_case(Device::simulator(&executor), &case, &[*variant], &mut tallies)
-                    .unwrap_or_else(|cause| panic!("null {null}, map {map}: {cause}"));
-                let rows = tallies[0].rows(variant.desc().entry);
-                assert!(rows.len() == 3 && rows.iter().all(Measured::passes), "null {null}, map {map}: {rows:#?}");
-            }
+    for (null, map, pool) in (0..24).map(|i| ([-1, 0][i % 2], i / 2 % 3, POOLS[i / 6])) {
+        let switches = Switches { null, roll: true, ..with_pool(Switches::plain(6, 2, 1, 1), pool) };
+        let mut case = Plan::of(switches).draw(SEED);
+        let s = &mut case.sample;
+        let length = [s.conv_layout.lines, s.state_len, s.snapshot_len][map] as i32;
+        let indices = [&mut s.conv_slots, &mut s.state_slots, &mut s.snapshot_rows].into_iter().nth(map).unwrap();
+        indices[..5].copy_from_slice(&[i32::MIN, -7, null, length, i32::MAX]);
+        let executor = SimExecutor::default();
+        for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &switches)) {
+            let mut tallies = [Tally::default()];
+            let what = format!("null {null}, map {map}, pool {pool:?}");
+            one_case(Device::simulator(&executor), &case, &[*variant], &mut tallies)
+                .unwrap_or_else(|cause| panic!("{what}: {cause}"));
+            let rows = tallies[0].rows(variant.desc().entry);
+            assert!(rows.len() == 3 && rows.iter().all(Measured::passes), "{what}: {rows:#?}");
         }
     }
 }

@@ -6,9 +6,10 @@
 use kda::checks::Device;
 use kda::checks::conv_verify::call::{Call, Results};
 use kda::checks::conv_verify::case::{Case, Plan};
+use kda::checks::conv_verify::problems::with_pool;
 use kda::checks::conv_verify::schedules;
 use kda::core::exec::{Executor, Stream};
-use kda::core::{KernelDesc, PreparedLaunch};
+use kda::core::{Elem, KernelDesc, PreparedLaunch};
 use kda::reference::conv_verify::sample::Switches;
 use kda::runtime::executor::sim::{Code, Report, SimExecutor, Stats};
 use kda::runtime::operators::conv_verify::{Options, plan};
@@ -16,20 +17,29 @@ use kda_kernels::conv_verify::ConvVerifyVariant;
 
 const SEED: u64 = 1;
 
-/// One kernel of each shape: eight lanes a row, staged output, several passes. With the tokens it is run on.
-fn kernels() -> [(ConvVerifyVariant, usize); 3] {
-    let find = |bv: u32, long: bool, t: u32| {
-        let found = ConvVerifyVariant::ALL.iter().find(|v| v.bv() == bv && v.long() == long && v.t() == t);
-        *found.expect("the variant exists")
+/// Kernels of each shape, eight lanes a row, staged output and several passes, with the pools of engines; and each other
+/// pool once. With the tokens each is run on.
+fn kernels() -> [(ConvVerifyVariant, usize); 8] {
+    let find = |bv: u32, long: bool, t: u32, pool: Elem, inner: bool| {
+        let own = |v: &&ConvVerifyVariant| (v.bv(), v.long(), v.t(), v.pool(), v.inner()) == (bv, long, t, pool, inner);
+        *ConvVerifyVariant::ALL.iter().find(own).expect("the variant exists")
     };
-    [(find(8, false, 4), 4), (find(64, false, 4), 4), (find(32, true, 8), 11)]
+    [
+        (find(8, false, 4, Elem::F32, false), 4),
+        (find(8, false, 4, Elem::BF16, true), 4),
+        (find(64, false, 4, Elem::F32, false), 4),
+        (find(64, false, 4, Elem::BF16, true), 4),
+        (find(32, true, 8, Elem::F32, false), 11),
+        (find(32, true, 8, Elem::BF16, true), 11),
+        (find(16, false, 2, Elem::F32, true), 2),
+        (find(128, false, 3, Elem::BF16, false), 3),
+    ]
 }
 
-/// Snapshots and roll, two value heads a q/k head, and one of the two pools.
-fn case(tokens: usize, bf16_pool: bool) -> Case {
-    let switches =
-        Switches { roll: true, bf16_pool, channels_innermost: bf16_pool, ..Switches::plain(2, tokens, 1, 2) };
-    Plan::of(switches).draw(SEED)
+/// Snapshots and roll, two value heads a q/k head, and the variant's pool.
+fn case(variant: ConvVerifyVariant, tokens: usize) -> Case {
+    let plain = with_pool(Switches::plain(2, tokens, 1, 2), (variant.pool() == Elem::BF16, variant.inner()));
+    Plan::of(Switches { roll: true, ..plain }).draw(SEED)
 }
 
 /// The kernel's source, line by line.
@@ -49,11 +59,23 @@ enum Expected {
 
 use Expected::{Equivalent, Race};
 
-const SHARED_WRITES: &[&str] = &["windows[[part", "windows16[[at]]", "qkv[[part", "squares[[part", "decays[[t"];
-const SHARED_READS: &[&str] = &["bulk::store(", "qkv.at(", "squares.at(", "decays.at(", "betas[[t]]", "qkv[[2"];
-const HISTORY_READS: &[&str] = &["= from_fn::<TAPS>(|j| conv_f32", "= from_fn::<TAPS>(|j| conv_bf16"];
-const ROLL_OF_V: &[&str] = &["bulk::store(conv_bf16.at([line, c0", "bulk::store(conv_f32.at([line, c0"];
-const ROLL_OF_QK: &[&str] = &["bulk::store(conv_bf16.at([line, to", "bulk::store(conv_f32.at([line, to"];
+const SHARED_WRITES: &[&str] = &["inputs[[part", "qkv[[part", "squares[[part", "decays[[t"];
+/// Of two accesses that nothing orders, the later one is reported, against the earlier one.
+const SHARED: &[&str] = &[
+    "inputs[[part",
+    "qkv[[part",
+    "squares[[part",
+    "decays[[t",
+    "bulk::store(",
+    "qkv.at(",
+    "squares.at(",
+    "decays.at(",
+    "betas[[t]]",
+    "qkv[[2",
+];
+const HISTORY_READS: &[&str] = &["let loaded = from_fn::<TAPS>(|j| conv.at("];
+const ROLL_OF_V: &[&str] = &["bulk::store(conv.at([line, c0"];
+const ROLL_OF_QK: &[&str] = &["bulk::store(conv.at([line, (part * heads + h)"];
 
 /// Names the synchronisation of an instruction by the statement that it comes from, and what its loss must give.
 fn expected(instruction: &str, statement: &str, before: &str, variant: ConvVerifyVariant) -> Expected {
@@ -80,7 +102,7 @@ fn expected(instruction: &str, statement: &str, before: &str, variant: ConvVerif
             &["decay = from_fn", "decays[[t", "key = from_fn", "qkv[[part", "bulk::store("],
         ),
         "bar.sync" if before.contains("STAGED") => Race(&["outs.at("], &["outs[["]),
-        "bar.sync" => Race(SHARED_READS, SHARED_WRITES),
+        "bar.sync" => Race(SHARED, SHARED),
         "bar.warp.sync" if staged => {
             Equivalent("the CTA barrier of the staged output stands between the acquire and the roll")
         }
@@ -88,7 +110,7 @@ fn expected(instruction: &str, statement: &str, before: &str, variant: ConvVerif
         "fence.proxy.async.global" if ROLL_OF_V.iter().any(|s| statement.contains(s)) => Race(ROLL_OF_V, HISTORY_READS),
         "fence.proxy.async.global" => Race(ROLL_OF_QK, HISTORY_READS),
         // Shared memory goes to the next pass, or to the next CTA, while copies still read it.
-        _ if variant.long() => Race(&["windows[[part", "windows16[[at]]"], &["bulk::store("]),
+        _ if variant.long() => Race(&["inputs[[part"], &["bulk::store("]),
         _ => Race(&["bulk::wait_read"], &["bulk::store("]),
     }
 }
@@ -161,23 +183,16 @@ fn launch(
 fn every_lost_synchronisation_is_reported_where_it_is_missed() {
     for (variant, tokens) in kernels() {
         let (entry, source) = (variant.desc().entry, source(variant.desc()));
-        let cases = [case(tokens, false), case(tokens, true)];
+        let case = case(variant, tokens);
         let all = mutants(variant.desc());
         assert!(all.len() >= 14, "{entry}: {} changes", all.len());
         for mutant in all {
             let what =
                 format!("{entry}: `{}` -> `{}` of `{}`", mutant.instruction, mutant.changed, mutant.statement.trim());
             let options = Options { variant: Some(variant), pdl: true, stable_pools: true, ..Options::default() };
-            let runs: Vec<Result<Stats, Box<Report>>> = cases
-                .iter()
-                .map(|case| {
-                    let executor = SimExecutor::default();
-                    let call = Call::new(Device::simulator(&executor), case).expect("memory");
-                    launch(&executor, &call, &options, mutant.desc)
-                })
-                .collect();
-            // A fence of one pool is not met by a call with the other.
-            let report = runs.iter().find_map(|run| run.as_ref().err());
+            let executor = SimExecutor::default();
+            let call = Call::new(Device::simulator(&executor), &case).expect("memory");
+            let report = launch(&executor, &call, &options, mutant.desc).err();
             let line = |number: u32| source[number as usize - 1].as_str();
             match expected(&mutant.instruction, &mutant.statement, &mutant.before, variant) {
                 Race(here, others) => {
@@ -208,7 +223,7 @@ fn every_lost_synchronisation_is_reported_where_it_is_missed() {
 fn the_kernels_wait_for_their_predecessor() {
     for (variant, tokens) in kernels() {
         for stable_pools in [false, true] {
-            let (executor, case) = (SimExecutor::default(), case(tokens, true));
+            let (executor, case) = (SimExecutor::default(), case(variant, tokens));
             let call = Call::new(Device::simulator(&executor), &case).expect("memory");
             let options = Options { variant: Some(variant), pdl: true, stable_pools, ..Options::default() };
             let stats = launch(&executor, &call, &options, variant.desc()).unwrap_or_else(|report| panic!("{report}"));
@@ -221,19 +236,17 @@ fn the_kernels_wait_for_their_predecessor() {
 #[test]
 fn the_kernels_are_clean_in_every_order() {
     for (variant, tokens) in kernels() {
-        for bf16_pool in [false, true] {
-            let case = case(tokens, bf16_pool);
-            let mut first: Option<Results> = None;
-            for options in schedules::ways(SEED) {
-                let executor = SimExecutor::new(options);
-                let call = Call::new(Device::simulator(&executor), &case).expect("memory");
-                let results = call.run(Some(variant)).unwrap_or_else(|cause| panic!("{options:?}: {cause}"));
-                assert_eq!(results.changed_inputs, 0, "{options:?}");
-                if let Some(first) = &first {
-                    assert_eq!(first.differing_bits(&results), 0, "{}, {options:?}", variant.desc().entry);
-                }
-                first.get_or_insert(results);
+        let case = case(variant, tokens);
+        let mut first: Option<Results> = None;
+        for options in schedules::ways(SEED) {
+            let executor = SimExecutor::new(options);
+            let call = Call::new(Device::simulator(&executor), &case).expect("memory");
+            let results = call.run(Some(variant)).unwrap_or_else(|cause| panic!("{options:?}: {cause}"));
+            assert_eq!(results.changed_inputs, 0, "{options:?}");
+            if let Some(first) = &first {
+                assert_eq!(first.differing_bits(&results), 0, "{}, {options:?}", variant.desc().entry);
             }
+            first.get_or_insert(results);
         }
     }
 }

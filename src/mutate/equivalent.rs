@@ -53,13 +53,13 @@ pub const REASONS: &[Reason] = &[
     ptx(GEMM, Operator::Drop, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
     ptx(GEMM, Operator::Pending, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
     ptx(GEMM, Operator::Narrow, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
-    ptx(STAGED, Operator::Drop, "bar.warp.sync", 350, 1, STAGED_OUTPUT),
-    source(STAGED, Operator::Drop, "warp_sync()", 350, 1, STAGED_OUTPUT),
-    source(STAGED, Operator::Later, "warp_sync()", 350, 1, STAGED_OUTPUT),
+    ptx(STAGED, Operator::Drop, "bar.warp.sync", 340, 1, STAGED_OUTPUT),
+    source(STAGED, Operator::Drop, "warp_sync()", 340, 1, STAGED_OUTPUT),
+    source(STAGED, Operator::Later, "warp_sync()", 340, 1, STAGED_OUTPUT),
 ];
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
-const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_noflat_t2_nolong";
+const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t2_nolong";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already: the lane that arrives \
      knows of all stores, and the only proxy fence is that of the storing role, behind its wait for this arrival";

@@ -1,7 +1,7 @@
 //! Owned random problems: every switch of the contract, with padded strides and three independent index maps.
 
 use super::problem::{ConvLayout, Dims, Outputs, Problem, SnapshotRule, WindowLayout};
-use super::{HEAD, HISTORY};
+use super::HEAD;
 use crate::conv::WIDTH;
 use crate::floats::{FloatVec, Floats};
 use crate::rng::Rng;
@@ -225,23 +225,32 @@ impl Sample {
         }
     }
 
-    /// Output buffers filled with NaN; `rolled` starts as a copy of the pool.
-    pub fn buffers(&self) -> Buffers {
-        let (s, d) = (&self.switches, self.switches.dims);
-        let channels = d.channels();
-        let window_layout = if s.channels_innermost {
+    /// Where the windows lie.
+    pub fn window_layout(&self) -> WindowLayout {
+        let (s, channels) = (&self.switches, self.switches.dims.channels());
+        if s.channels_innermost {
             WindowLayout::channels_innermost(s.t_alloc, channels)
         } else {
             WindowLayout::window_innermost(s.t_alloc, channels)
-        };
-        let out_row_stride = d.hv * HEAD + s.padding;
+        }
+    }
+
+    /// Distance between rows of the output.
+    pub fn out_row_stride(&self) -> usize {
+        self.switches.dims.hv * HEAD + self.switches.padding
+    }
+
+    /// Output buffers filled with NaN; `rolled` starts as a copy of the pool.
+    pub fn buffers(&self) -> Buffers {
+        let (s, d) = (&self.switches, self.switches.dims);
+        let (window_layout, out_row_stride) = (self.window_layout(), self.out_row_stride());
         let out_len = d.n * d.t * out_row_stride;
         Buffers {
             out: vec![f64::NAN; out_len],
             out_bf16: vec![bf16::NAN; out_len],
             out_row_stride,
             states: vec![f64::NAN; self.snapshot_len * s.t_alloc * d.state_len()],
-            windows: FloatVec::filled(s.bf16_pool, self.snapshot_len * s.t_alloc * channels * HISTORY, f32::NAN),
+            windows: FloatVec::filled(s.bf16_pool, self.snapshot_len * window_layout.row, f32::NAN),
             window_layout,
             rolled: self.conv_state.clone(),
         }

@@ -31,16 +31,30 @@ pub struct Results {
 impl Results {
     /// Elements whose bits differ.
     pub fn differing_bits(&self, other: &Results) -> usize {
-        let out = differences(&bf16_bits(&self.out), &bf16_bits(&other.out));
+        let out = unlike(&self.out, &other.out, |a, b| a.to_bits() == b.to_bits());
         let states = match (&self.states, &other.states) {
-            (Some(a), Some(b)) => differences(&f32_bits(a), &f32_bits(b)),
+            (Some(a), Some(b)) => unlike(a, b, |a, b| a.to_bits() == b.to_bits()),
             (a, b) => usize::from(a.is_some() != b.is_some()),
         };
         let windows = match (&self.windows, &other.windows) {
-            (Some(a), Some(b)) => differences(&a.bits(), &b.bits()),
+            (Some(a), Some(b)) => unlike_floats(a, b),
             (a, b) => usize::from(a.is_some() != b.is_some()),
         };
-        out + states + windows + differences(&self.pool.bits(), &other.pool.bits())
+        out + states + windows + unlike_floats(&self.pool, &other.pool)
+    }
+}
+
+/// Elements that are not alike; elements that only one of the two has count too.
+fn unlike<T>(a: &[T], b: &[T], alike: impl Fn(&T, &T) -> bool) -> usize {
+    a.iter().zip(b).filter(|(a, b)| !alike(a, b)).count() + a.len().abs_diff(b.len())
+}
+
+/// As [`unlike`], of bits; a vector of another type is unlike everywhere.
+fn unlike_floats(a: &FloatVec, b: &FloatVec) -> usize {
+    match (a, b) {
+        (FloatVec::F32(a), FloatVec::F32(b)) => unlike(a, b, |a, b| a.to_bits() == b.to_bits()),
+        (FloatVec::Bf16(a), FloatVec::Bf16(b)) => unlike(a, b, |a, b| a.to_bits() == b.to_bits()),
+        (a, b) => a.view().len().max(b.view().len()),
     }
 }
 
@@ -80,7 +94,8 @@ impl<'d> Call<'d> {
         let sample = &case.sample;
         let (p, d) = (sample.problem(), sample.switches.dims);
         let (n, t, h, hv, channels) = (d.n as u64, d.t as u64, d.h as u64, d.hv as u64, d.channels() as u64);
-        let (golden, t_alloc) = (sample.buffers(), p.t_alloc as u64);
+        let (rows, t_alloc) = (sample.snapshot_len as u64, p.t_alloc as u64);
+        let os = sample.out_row_stride() as u64;
         let mut inputs = Vec::new();
         let mut keep = |buffer: DeviceBuffer<'d>,
                         elem: Elem,
@@ -127,24 +142,22 @@ impl<'d> Call<'d> {
 
         let state = f32s("state", &sample.state)?;
         let (pool, pool_elem) = floats(device, "conv_state", &sample.conv_state)?;
-        let out = poisoned(device, "out", 2 * golden.out.len() as u64)?;
+        let out = poisoned(device, "out", 2 * n * t * os)?;
         let (mut states, mut windows) = (None, None);
         if case.view.states {
-            states = Some(poisoned(device, "states_out", 4 * golden.states.len() as u64)?);
+            states = Some(poisoned(device, "states_out", 4 * rows * t_alloc * d.state_len() as u64)?);
         }
         if case.view.windows {
-            let bytes = golden.windows.view().len() as u64 * u64::from(pool_elem.bytes());
+            let bytes = rows * sample.window_layout().row as u64 * u64::from(pool_elem.bytes());
             windows = Some(poisoned(device, "windows_out", bytes)?);
         }
         let workspace = DeviceBuffer::new(executor, "workspace", Problem::workspace_bytes(n, h), guarding)?;
         workspace.fill(0)?;
 
-        let (line, window) = (p.conv_layout, golden.window_layout);
+        let (line, window) = (p.conv_layout, sample.window_layout());
         let pool_strides = [line.line as u64, line.channel as u64, line.tap as u64];
         let window_strides = [window.row as u64, window.step as u64, window.channel as u64, window.tap as u64];
-        let rows = sample.snapshot_len as u64;
         let (states_shape, windows_shape) = ([rows, t_alloc, hv, 128, 128], [rows, t_alloc, channels, 3]);
-        let os = golden.out_row_stride as u64;
         let slot = p.state_slot_stride as u64;
         let problem = Problem {
             x,

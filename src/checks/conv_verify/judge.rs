@@ -75,6 +75,14 @@ impl Tally {
         ]
     }
 
+    /// Adds what another tally found.
+    pub fn add(&mut self, other: &Tally) {
+        self.problems += other.problems;
+        self.out.take(other.out.error, other.out.limit);
+        self.states.take(other.states.error, other.states.limit);
+        self.wrong_bits += other.wrong_bits;
+    }
+
     /// Adds the results of one problem.
     pub fn judge(&mut self, results: &Results, expected: &Expected) {
         self.problems += 1;
@@ -144,16 +152,28 @@ pub fn one_case(
     tallies: &mut [Tally],
 ) -> Result<(), Failure> {
     let expected = Expected::of(case)?;
-    let mut first: Option<Results> = None;
+    // Results with the same bits have the same judgement.
+    let mut first: Option<(Results, Tally)> = None;
     for (variant, tally) in variants.iter().zip(tallies) {
         if !fits(*variant, &case.sample.switches) {
             continue;
         }
         let results = Call::new(device, case)?.run(Some(*variant))?;
-        tally.judge(&results, &expected);
-        match &first {
-            None => first = Some(results),
-            Some(first) => tally.wrong_bits += first.differing_bits(&results),
+        let differ = first.as_ref().map_or(0, |(first, _)| first.differing_bits(&results));
+        let judgement = match &first {
+            Some((first, judgement)) if differ == 0 && first.changed_inputs == results.changed_inputs => {
+                judgement.clone()
+            }
+            _ => {
+                let mut judgement = Tally::default();
+                judgement.judge(&results, &expected);
+                judgement
+            }
+        };
+        tally.add(&judgement);
+        tally.wrong_bits += differ;
+        if first.is_none() {
+            first = Some((results, judgement));
         }
     }
     Ok(())
@@ -197,6 +217,21 @@ mod tests {
         worst.take(f64::NAN, 1.0);
         worst.take(3.0, 1.0);
         assert!(worst.error.is_nan());
+    }
+
+    #[test]
+    fn a_sum_of_tallies_keeps_the_worst_and_counts() {
+        let with = |error: f64, wrong_bits: usize| Tally {
+            problems: 1,
+            out: Worst { error, limit: 2.0 },
+            wrong_bits,
+            ..Tally::default()
+        };
+        let mut sum = Tally::default();
+        [with(1.0, 0), with(1.5, 3), with(0.5, 0)].iter().for_each(|tally| sum.add(tally));
+        assert_eq!((sum.problems, sum.out.error, sum.wrong_bits), (3, 1.5, 3));
+        sum.add(&with(f64::NAN, 0));
+        assert!(sum.rows("")[0].error.is_nan());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::Failure;
 use super::call::Call;
 use super::case::{Case, Plan};
 use super::judge::fits;
+use super::problems::{POOLS, with_pool};
 use crate::checks::{Device, Measured, Sink};
 use half::bf16;
 use kda_kernels::conv_verify::ConvVerifyVariant;
@@ -78,13 +79,15 @@ fn put_x(sample: &mut Sample, channel: usize) {
     sample.x[row * sample.switches.dims.channels() + channel] = bf16::NAN;
 }
 
-/// Every poison on every tile, with both gates.
+/// Every poison on every variant for this number of tokens, with both gates.
 pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
     let (n, t, h, hv) = SIZES;
     for poison in &POISONS {
         let mut wrong = 0;
-        for lower_bound in [Some(-5.0), None] {
-            let clean = Plan::of(Switches { lower_bound, ..Switches::plain(n, t, h, hv) }).draw(seed);
+        for (index, pool) in POOLS.into_iter().enumerate() {
+            let lower_bound = [Some(-5.0), None][index % 2];
+            let switches = Switches { lower_bound, ..with_pool(Switches::plain(n, t, h, hv), pool) };
+            let clean = Plan::of(switches).draw(seed);
             let mut poisoned = clean.clone();
             (poison.put)(&mut poisoned.sample);
             for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &clean.sample.switches)) {

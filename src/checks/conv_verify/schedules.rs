@@ -4,6 +4,7 @@ use super::Failure;
 use super::call::{Call, Results};
 use super::case::{Case, Plan};
 use super::judge::fits;
+use super::problems::{POOLS, with_pool};
 use crate::checks::{Device, Measured, Sink};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::conv_verify::sample::Switches;
@@ -27,7 +28,7 @@ pub fn ways(seed: u64) -> Vec<Options> {
 /// Every variant in every way.
 pub fn run(seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
     let lengths = [1, 2, 3, 4, 5, 6, 7, 8, 10];
-    let cases: Vec<Case> = lengths.into_iter().map(|t| case(t, seed)).collect();
+    let cases: Vec<Case> = lengths.into_iter().flat_map(|t| POOLS.map(|pool| case(t, pool, seed))).collect();
     let mut first: Vec<Vec<Results>> = Vec::new();
     for options in ways(seed) {
         let mut wrong = 0;
@@ -60,7 +61,7 @@ fn own(variant: ConvVerifyVariant, case: &Case) -> bool {
     fits(variant, switches) && variant.long() == (switches.dims.t > 8)
 }
 
-fn case(t: usize, seed: u64) -> Case {
-    let switches = Switches { roll: true, bias: true, bf16_pool: t % 2 == 1, ..Switches::plain(2, t, 1, 2) };
+fn case(t: usize, pool: (bool, bool), seed: u64) -> Case {
+    let switches = Switches { roll: true, bias: true, ..with_pool(Switches::plain(2, t, 1, 2), pool) };
     Plan::of(switches).draw(seed.wrapping_add(t as u64))
 }

@@ -8,6 +8,7 @@ use super::Failure;
 use super::call::{Call, Results, differences};
 use super::case::{Case, Plan, View};
 use super::judge::{Tally, fits, one_case};
+use super::problems::{POOLS, with_pool};
 use crate::checks::{Device, Measured, Sink};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::conv_verify::sample::{Sample, Switches};
@@ -26,9 +27,12 @@ const STREAM: usize = 100;
 /// A long stream against the golden model; chains on tiles of at least `rows` rows of V; then each number of accepted
 /// tokens of one verify, on every tile.
 pub fn run(device: Device, seed: u64, rows: u32, sink: Sink, share: f64) -> Result<(), Failure> {
-    let modes = [(false, Some(-5.0)), (true, None)];
-    let switches =
-        |(bf16_pool, lower_bound)| Switches { bf16_pool, lower_bound, bias: true, ..Switches::plain(2, 1, 1, 1) };
+    let gates = [Some(-5.0), None, None, Some(-5.0)];
+    let modes = [0, 1, 2, 3].map(|i| (POOLS[i], gates[i]));
+    let switches = |(pool, lower_bound)| {
+        let plain = with_pool(Switches::plain(2, 1, 1, 1), pool);
+        Switches { lower_bound, bias: true, ..plain }
+    };
     let long: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.iter().copied().filter(|v| v.long()).collect();
     let mut tallies = vec![Tally::default(); long.len()];
     for mode in modes {
@@ -43,16 +47,22 @@ pub fn run(device: Device, seed: u64, rows: u32, sink: Sink, share: f64) -> Resu
             let mut rng = Rng::new(seed ^ t as u64);
             let accepted: Vec<[usize; 2]> = (0..STEPS).map(|_| [rng.below(t + 1), rng.below(t + 1)]).collect();
             let wrong = chain(device, switches(mode), t, rows, &accepted, &mut rng)?;
-            let bf16_pool = mode.0;
-            let what = if bf16_pool { "bf16 pool, softplus gate" } else { "fp32 pool, bounded gate" };
+            let ((bf16_pool, channels_innermost), gate) = mode;
+            let elem = if bf16_pool { "bf16" } else { "fp32" };
+            let order = if channels_innermost { "[3, D]" } else { "[D, 3]" };
+            let gate = if gate.is_some() { "bounded" } else { "softplus" };
+            let what = format!("{elem} pool {order}, {gate} gate");
             let case = format!("{STEPS} verifies of T = {t}, commits of 0 to {t}, {what}");
             sink(measured(case, wrong), share);
         }
     }
     let t = 8;
     let accepted: Vec<[usize; 2]> = (0..=t).map(|m| [m, t - m]).collect();
-    let plan = Switches { channels_innermost: true, ..Switches::plain(2, 1, 1, 1) };
-    let wrong = chain(device, plan, t, 0, &accepted, &mut Rng::new(seed))?;
+    let mut wrong = 0;
+    for pool in POOLS {
+        let plain = with_pool(Switches::plain(2, 1, 1, 1), pool);
+        wrong += chain(device, plain, t, 0, &accepted, &mut Rng::new(seed))?;
+    }
     sink(measured(format!("commit of each m in 0 to {t} against single steps"), wrong), share);
     Ok(())
 }
@@ -84,7 +94,7 @@ fn chain(
     (stream.sample.snapshot_len, stream.sample.snapshot_rows) = (3, vec![2, 0]);
     let expected = Call::new(device, &stream)?.run(None)?;
     let mut wrong = 0;
-    let runs = |v: &&ConvVerifyVariant| fits(**v, &switches) && v.long() == (t > 8) && v.bv() >= rows;
+    let runs = |v: &&ConvVerifyVariant| fits(**v, &of_length(switches, t)) && v.long() == (t > 8) && v.bv() >= rows;
     for variant in ConvVerifyVariant::ALL.iter().filter(runs) {
         let mut pools = stream.sample.clone();
         let mut done = [0, 0];

@@ -2,7 +2,7 @@
 
 use crate::checks::Device;
 use crate::checks::conv_verify::case::{Plan, Values, View};
-use crate::checks::conv_verify::judge::{Tally, one_case};
+use crate::checks::conv_verify::judge::{Tally, fits, one_case};
 use crate::fuzz::Counts;
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::conv_verify::sample::Switches;
@@ -14,8 +14,7 @@ pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let view = View { states: rng.coin(), windows: rng.coin(), index_stride: 1 + rng.below(3) };
     let values = rng.choose(&[Values::Drawn, Values::GateExtremes(0), Values::BetaExtremes, Values::ZeroTokens]);
     let plan = Plan { null_rows: rng.coin(), view, values, switches };
-    let fits = |v: &ConvVerifyVariant| v.long() || v.t() as usize == switches.dims.t;
-    let variants: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.into_iter().filter(fits).collect();
+    let variants: Vec<ConvVerifyVariant> = ConvVerifyVariant::ALL.into_iter().filter(|v| fits(*v, &switches)).collect();
     let variant = *variants.get(rng.below(variants.len().max(1))).ok_or("no variant fits")?;
     let case = plan.draw(rng.next_u64());
     let executor = SimExecutor::default();

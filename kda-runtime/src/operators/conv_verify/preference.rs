@@ -9,13 +9,15 @@ use crate::operators::preference::{Row, Table};
 pub const PLAIN: Table = Table {
     multiprocessors: 132,
     rows: &[
-        Row { tokens: (1, u64::MAX), pairs: 8, variant: "bv8_lanes8_ctas1" },
-        Row { tokens: (1, u64::MAX), pairs: 16, variant: "bv32_lanes8_ctas2" },
-        Row { tokens: (1, u64::MAX), pairs: 32, variant: "bv16_lanes8_ctas2" },
-        Row { tokens: (1, u64::MAX), pairs: 64, variant: "bv32_lanes8_ctas2" },
-        Row { tokens: (1, u64::MAX), pairs: 128, variant: "bv64_lanes32_ctas2" },
-        Row { tokens: (1, u64::MAX), pairs: 2048, variant: "bv128_lanes32_ctas2" },
-        Row { tokens: (1, u64::MAX), pairs: u64::MAX, variant: "bv128_lanes32_ctas1" },
+        Row { tokens: (1, 8), pairs: 8, variant: "bv8_lanes8_ctas1" },
+        Row { tokens: (1, 8), pairs: 16, variant: "bv32_lanes8_ctas2" },
+        Row { tokens: (1, 8), pairs: 32, variant: "bv16_lanes8_ctas2" },
+        Row { tokens: (1, 8), pairs: 64, variant: "bv32_lanes8_ctas2" },
+        Row { tokens: (1, 8), pairs: 128, variant: "bv64_lanes32_ctas2" },
+        Row { tokens: (1, 8), pairs: 2048, variant: "bv128_lanes32_ctas2" },
+        Row { tokens: (1, 8), pairs: u64::MAX, variant: "bv128_lanes32_ctas1" },
+        Row { tokens: (9, u64::MAX), pairs: 64, variant: "bv32_lanes8_ctas1" },
+        Row { tokens: (9, u64::MAX), pairs: u64::MAX, variant: "bv128_lanes32_ctas1" },
     ],
 };
 

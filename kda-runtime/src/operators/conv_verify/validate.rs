@@ -14,6 +14,10 @@ const HISTORY: u64 = 3;
 const TAPS: u64 = HISTORY + 1;
 /// Most entries of a pool that is indexed by `i32`.
 const MOST_SLOTS: u64 = i32::MAX as u64;
+/// Most requests: a grid has at most that many rows of CTAs.
+const MOST_REQUESTS: u64 = 65_535;
+/// Most tokens: kernels count the output elements of a head, T * V, in 32 bits.
+const MOST_TOKENS: u64 = 1 << 24;
 /// Most of any other size: kernels count in 32 bits.
 const MOST: u64 = u32::MAX as u64;
 
@@ -36,9 +40,9 @@ pub(super) fn validate(p: &Problem) -> Result<bool, OpError> {
     let workspace = Argument::new(NAME, "workspace", &p.workspace, &["N", "H"], &[Elem::U32])?;
     let (n, t, hv, h) = (b.size(0), b.size(1), b.size(2), workspace.size(1));
     b.at_least(1, 1, "T tokens of each request")?;
-    for axis in 0..3 {
-        b.at_most(axis, MOST, WHY_COUNT)?;
-    }
+    b.at_most(0, MOST_REQUESTS, "a grid has a row of CTAs a request")?;
+    b.at_most(1, MOST_TOKENS, "T * V is counted in 32 bits")?;
+    b.at_most(2, MOST, WHY_COUNT)?;
     if p.null < -1 {
         let needed = "-1 is needed, or 0 where slot 0 is the null slot (negative indices must not be live)";
         return Err(OpError::Scalar { op: NAME, param: "null", given: p.null.into(), needed });
@@ -97,6 +101,7 @@ fn inputs(p: &Problem, sizes: &Sizes) -> Result<(), OpError> {
     let x = Argument::new(NAME, "x", &p.x, &["N", "T", "D"], &[Elem::BF16])?;
     sizes.rows(&x)?;
     sizes.channels(&x, 2)?;
+    x.at_most(2, MOST, WHY_COUNT)?;
     x.stride(2, 1)?;
     x.memory(align::BF16)?;
     let a = Argument::new(NAME, "a", &p.a, &["N", "T", "HV", "K"], &[Elem::BF16])?;

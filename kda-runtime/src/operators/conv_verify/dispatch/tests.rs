@@ -82,6 +82,23 @@ fn problem(n: u64, t: u64, h: u64, hv: u64) -> Problem {
     }
 }
 
+/// Type and order of a convolution pool: `true` is `[3, D]`.
+const POOLS: [(Elem, bool); 4] = [(Elem::F32, false), (Elem::BF16, true), (Elem::F32, true), (Elem::BF16, false)];
+
+/// The call with another convolution pool, and windows like it.
+fn with_pool(problem: &Problem, elem: Elem, inner: bool) -> Problem {
+    let like = |t: &TensorArg| {
+        let (mut strides, d) = (t.strides().to_vec(), t.shape()[t.shape().len() - 2]);
+        if inner {
+            let last = strides.len() - 2;
+            strides[last..].copy_from_slice(&[1, d]);
+        }
+        TensorArg::strided(t.ptr, t.bytes, elem, t.shape(), &strides).unwrap()
+    };
+    let windows_out = problem.windows_out.as_ref().map(like);
+    Problem { conv_state: like(&problem.conv_state), windows_out, ..*problem }
+}
+
 /// The variant of a plan.
 fn variant_of(plan: &Plan) -> ConvVerifyVariant {
     let found = ConvVerifyVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), plan.desc()));
@@ -114,7 +131,7 @@ fn every_length_and_size_has_a_plan_of_the_preferred_variant() {
                 let row = preference(&options).rows_for(t).iter().find(|row| n * hv <= row.pairs).expect("a row");
                 let what = format!("T {t}, N*HV {}: {}, not {}", n * hv, plan.desc().entry, row.variant);
                 assert!(is_named(plan.desc().entry, row.variant), "{what}");
-                let grid = [(n * hv * 128 / u64::from(variant_of(&plan).bv())) as u32, 1, 1];
+                let grid = [(hv * 128 / u64::from(variant_of(&plan).bv())) as u32, n as u32, 1];
                 assert_eq!(plan.prepared().grid, grid, "{what}");
             }
         }
@@ -161,20 +178,16 @@ fn smaller_devices_prefer_as_if_there_were_more_pairs() {
 }
 
 #[test]
-fn the_choice_depends_on_sizes_alone() {
+fn the_choice_depends_on_sizes_and_pool_alone() {
     let base = problem(4, 4, 2, 4);
     let entry = |p: &Problem| plan(p, &HOPPER, &Options::default()).unwrap().desc().entry;
-    let bf16 = |t: &TensorArg| {
-        let mut narrow = *t;
-        narrow.elem = Elem::BF16;
-        narrow
-    };
+    let mut narrow_taps = base;
+    narrow_taps.conv_weight.elem = Elem::BF16;
     let changed = [
         Problem { roll: false, ..base },
         Problem { gate: Gate::Softplus, ..base },
         Problem { states_out: None, windows_out: None, conv_bias: None, ..base },
-        Problem { conv_weight: bf16(&base.conv_weight), ..base },
-        Problem { conv_state: bf16(&base.conv_state), windows_out: base.windows_out.as_ref().map(bf16), ..base },
+        narrow_taps,
         Problem { snapshot_rule: SnapshotRule::ByBatch, null: 0, ..base },
     ];
     for problem in changed {
@@ -184,11 +197,23 @@ fn the_choice_depends_on_sizes_alone() {
     assert_eq!(entry(&problem(1, 4, 16, 16)), entry(&problem(16, 4, 1, 1)));
 }
 
+/// Every pool has kernels for every number of tokens; snapshots are in its type and order.
+#[test]
+fn every_pool_has_a_variant_of_its_own() {
+    for (t, n) in (1..=20).flat_map(|t| [(t, 1), (t, 3), (t, 6), (t, 20), (t, 300)]) {
+        for (elem, inner) in POOLS {
+            let plan = plan(&with_pool(&problem(n, t, 2, 4), elem, inner), &HOPPER, &Options::default());
+            let variant = variant_of(&plan.unwrap_or_else(|error| panic!("T {t}, {elem}, inner {inner}: {error}")));
+            assert_eq!((variant.pool(), variant.inner()), (elem, inner), "T {t}, N {n}");
+        }
+    }
+}
+
 #[test]
 fn nothing_to_do_is_an_empty_plan() {
     let plan = plan(&problem(0, 4, 1, 2), &HOPPER, &Options::default()).unwrap();
     assert!(plan.prepared().is_empty());
-    assert_eq!(plan.prepared().grid, [0, 1, 1]);
+    assert_eq!(plan.prepared().grid[1], 0);
 }
 
 /// Nobody steps along the axes of an empty tensor.
@@ -215,22 +240,43 @@ fn strides_of_empty_tensors_are_anything() {
 #[test]
 fn a_forced_variant_runs_what_it_can() {
     for variant in ConvVerifyVariant::ALL {
-        for t in [1, 4, 8, 9, 40] {
+        for (t, (elem, inner)) in [1, 4, 8, 9, 40].into_iter().flat_map(|t| POOLS.map(|pool| (t, pool))) {
             let options = Options { variant: Some(variant), ..Options::default() };
-            let plan = plan(&problem(2, t, 1, 2), &HOPPER, &options);
+            let plan = plan(&with_pool(&problem(2, t, 1, 2), elem, inner), &HOPPER, &options);
+            let (length, pool) = (variant.long() || u64::from(variant.t()) == t, (variant.pool(), variant.inner()));
             match plan {
                 Ok(plan) => {
                     assert_eq!(variant_of(&plan), variant);
-                    assert!(variant.long() || u64::from(variant.t()) == t);
+                    assert!(length && pool == (elem, inner), "{}", variant.desc().entry);
+                }
+                Err(error) if !length => {
+                    let words = format!("it is for T = {}, the call has T = {t}", variant.t());
+                    assert!(error.to_string().contains(&words), "{error}");
                 }
                 Err(error) => {
-                    assert!(!variant.long() && u64::from(variant.t()) != t, "{error}");
-                    let words = format!("it is for T = {}, the call has T = {t}", variant.t());
+                    assert_ne!(pool, (elem, inner), "{error}");
+                    let order = |inner| if inner { "[3, D]" } else { "[D, 3]" };
+                    let call = format!("the call's is {elem} {}", order(inner));
+                    let words = format!("its convolution pool is {} {}, {call}", pool.0, order(pool.1));
                     assert!(error.to_string().contains(&words), "{error}");
                 }
             }
         }
     }
+}
+
+/// The grid has a row of CTAs a request, and kernels count in 32 bits.
+#[test]
+fn sizes_past_the_grid_are_refused_by_name() {
+    let words = |n, t, h, hv| plan(&problem(n, t, h, hv), &HOPPER, &Options::default()).unwrap_err().to_string();
+    assert!(plan(&problem(65_535, 1, 1, 1), &HOPPER, &Options::default()).is_ok());
+    let given = words(65_536, 1, 1, 1);
+    assert!(given.contains("axis N of `b`") && given.contains("65536; at most 65535 is possible"), "{given}");
+    assert!(plan(&problem(1, 1 << 24, 1, 1), &HOPPER, &Options::default()).is_ok());
+    let given = words(1, (1 << 24) + 1, 1, 1);
+    assert!(given.contains("axis T of `b`") && given.contains("16777217; at most 16777216 is possible"), "{given}");
+    let given = words(1, 1, 1, 1 << 25);
+    assert!(given.contains("axis D of `x`") && given.contains("at most 4294967295 is possible"), "{given}");
 }
 
 #[test]
