@@ -29,11 +29,7 @@ pub mod decode {
     fn within<const G: u32, const P: u32>(a: [[f32; 4]; G], b: [[f32; 4]; G]) -> f32 {
         let group = from_fn::<G>(|i| math::chain(0.0, a[i], b[i]));
         let part = from_fn::<P>(|i| {
-            if const { G == P } {
-                group[i]
-            } else {
-                (group[i] + group[i + P]) + (group[i + 2 * P] + group[i + 3 * P])
-            }
+            if const { G == P } { group[i] } else { (group[i] + group[i + P]) + (group[i + 2 * P] + group[i + 3 * P]) }
         });
         if const { P == 1 } { part[0] } else { part[0] + part[1] }
     }
@@ -296,7 +292,9 @@ pub mod decode {
                         for j in 0..TAPS {
                             let bits = inputs[j + 1].to_bits();
                             conv_f32.at([to_line, channel[i], j]).store_if(on[i], inputs[j + 1]);
-                            conv_bf16.at([to_line, channel[i], j]).store_if(on[i], bf16::from_bits((bits >> 16) as u16));
+                            conv_bf16
+                                .at([to_line, channel[i], j])
+                                .store_if(on[i], bf16::from_bits((bits >> 16) as u16));
                         }
                     } else {
                         let column = select(channels_inner, c, TAPS * c);
@@ -348,9 +346,7 @@ pub mod decode {
             let mut s = from_fn::<G>(|g| from_fn::<4>(|e| (old[g][e] as f32) * decay[g][e]));
             share::<PIECE, G, UNITS, BV>(partials_z, unit, column, s, key);
             cta_sync();
-            let z = from_fn::<P>(|i| {
-                tree(from_fn::<UNITS>(|u| partials_z.at([u, column + 4 * i]).load_v::<4>()))
-            });
+            let z = from_fn::<P>(|i| tree(from_fn::<UNITS>(|u| partials_z.at([u, column + 4 * i]).load_v::<4>())));
             let u = from_fn::<PIECE>(|i| fma(c2, z[i / 4][i % 4], write * qkv[[2, column + i]]));
             #[unroll]
             for g in 0..G {

@@ -6,6 +6,7 @@
 
 mod arguments;
 pub mod conv_verify;
+pub mod decode;
 
 use kda_core::exec::{ExecError, Stream};
 use kda_core::{Executor, KernelDesc, LaunchError, PreparedLaunch};
