@@ -23,6 +23,12 @@ pub mod decode {
     const MOST_SLOTS: u32 = 2_147_483_647;
     const GATE: u32 = 3; // the part behind q, k and v
 
+    /// Whether an entry that is read and one that is written are both live.
+    #[device]
+    fn is_live(read: i32, write: i32, null: i32, length: u32) -> bool {
+        null < read && read < length as i32 && null < write && write < length as i32
+    }
+
     /// The part of a sum over K that a lane of a row holds: G groups in pieces of P; strides 8 and 16 stay inside the lane,
     /// and stride 1 where a piece has two groups.
     #[device]
@@ -74,52 +80,52 @@ pub mod decode {
         ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]))
     }
 
-    /// A CTA owns BV rows of V of one (request, value head). Phase 1 makes q, k, v and the decay, a channel a thread and a
-    /// part, while the state is on its way. Then, behind one CTA barrier, the delta rule.
+    /// A CTA owns BV rows of V of one (request, value head). The role `delta` makes q, k, v and the decay, a channel a thread and
+    /// a part, while the state is on its way; then, behind its barrier, it applies the delta rule. The mover rolls histories
+    /// meanwhile.
     ///
     /// State `[V, K]`: LANES lanes share the K of a row and sum by shuffles. State `[K, V]`: a thread holds columns of V and
     /// whole groups of four K; partial sums meet in shared memory, in the order of the same tree.
-    #[kernel(block = THREADS, grid = n_req * vheads * (V / BV), min_blocks_per_sm = CTAS)]
+    #[kernel(block = THREADS + 32 * EXTRA, grid = [n_req, vheads * (V / BV)], min_blocks_per_sm = CTAS)]
     #[variants(
-        (K_FIRST, STATE, THREADS, BV, LANES, CTAS) in [
-            (false, f32, 128, 8, 32, 8),
-            (false, f32, 128, 16, 8, 8),
-            (false, f32, 128, 32, 8, 4),
-            (false, f32, 128, 32, 32, 5),
-            (false, f32, 256, 32, 8, 4),
-            (false, f32, 256, 64, 8, 2),
-            (false, f32, 256, 64, 32, 2),
-            (false, f32, 512, 128, 32, 1),
-            (false, f32, 512, 128, 32, 2),
-            (false, f32, 256, 128, 32, 2),
-            (false, bf16, 128, 32, 4, 5),
-            (false, bf16, 256, 64, 4, 3),
-            (false, bf16, 256, 128, 4, 2),
-            (true, f32, 128, 16, 1, 6),
-            (true, f32, 128, 32, 1, 5),
-            (true, f32, 256, 64, 1, 3),
-            (true, f32, 256, 128, 1, 2),
-            (true, bf16, 128, 32, 1, 5),
-            (true, bf16, 256, 64, 1, 3),
-            (true, bf16, 256, 128, 1, 2),
+        (K_FIRST, STATE, THREADS, BV, LANES, EXTRA, CTAS) in [
+            (false, f32, 128, 8, 32, 1, 4),
+            (false, f32, 128, 16, 8, 1, 4),
+            (false, f32, 128, 32, 8, 1, 4),
+            (false, f32, 128, 64, 8, 1, 2),
+            (false, f32, 256, 32, 8, 1, 3),
+            (false, f32, 256, 64, 8, 1, 2),
+            (false, f32, 256, 64, 32, 0, 3),
+            (false, f32, 512, 128, 8, 0, 1),
+            (false, f32, 512, 128, 32, 0, 1),
+            (false, f32, 512, 128, 32, 0, 2),
+            (false, f32, 256, 128, 32, 0, 2),
+            (false, bf16, 128, 32, 4, 1, 4),
+            (false, bf16, 256, 64, 4, 0, 2),
+            (false, bf16, 256, 128, 4, 0, 2),
+            (true, f32, 128, 16, 1, 0, 5),
+            (true, f32, 128, 32, 1, 0, 4),
+            (true, f32, 256, 64, 1, 0, 2),
+            (true, f32, 256, 128, 1, 0, 2),
+            (true, bf16, 128, 32, 1, 0, 4),
+            (true, bf16, 256, 64, 1, 0, 2),
+            (true, bf16, 256, 128, 1, 0, 2),
         ]
     )]
-    #[requires(vheads % heads == 0, d == 0 || d == 2 * heads * K + vheads * V)]
+    #[requires(vheads == heads * per_head, d == 0 || d == 2 * heads * K + vheads * V)]
     #[requires(null >= -1)]
     #[requires(lines <= MOST_SLOTS, slots <= MOST_SLOTS)]
     #[requires(slot_pitch % (16 / size_of::<STATE>()) == 0)]
     #[requires(line_pitch_f32 % 4 == 0, line_pitch_bf16 % 8 == 0)]
-    // The conv pool is [3, D] or [D, 3]; an absent tensor has strides 0.
-    #[requires(!channels_inner || channel_pitch_f32 <= 1 && channel_pitch_bf16 <= 1)]
-    #[requires(!channels_inner || tap_pitch_f32 % 4 == 0 && tap_pitch_bf16 % 8 == 0)]
-    #[requires(channels_inner || tap_pitch_f32 <= 1 && tap_pitch_bf16 <= 1)]
-    #[requires(channels_inner || channel_pitch_f32 % TAPS == 0 && channel_pitch_f32 <= TAPS && channel_pitch_bf16 % TAPS == 0 && channel_pitch_bf16 <= TAPS)]
+    // Histories are [D, 3], or [3, D].
+    #[requires(channel_step == TAPS && tap_step == 1 || channel_step == 1 && tap_step % 8 == 0)]
     fn decode<
         const K_FIRST: bool, // the state is [K, V], not [V, K]
         STATE: Elem,         // of the state
-        const THREADS: u32,  // of a CTA
+        const THREADS: u32,  // that hold the state
         const BV: u32,       // rows of V a CTA
         const LANES: u32,    // lanes that share a row of [V, K]; 1 for [K, V]
+        const EXTRA: u32,    // warps that do nothing but roll: 1, or 0 where the last one of the others rolls
         const CTAS: u32,     // CTAs an SM
     >(
         #[dims(n_req:q_pitch, heads, K)] q: Global<bf16>,
@@ -137,20 +143,20 @@ pub mod decode {
         #[dims(n_req:conv_slot_out_pitch; stable)] conv_slots_out: Option<Global<i32>>,
         #[dims(n_req:state_slot_pitch; stable)] state_slots: Global<i32>,
         #[dims(n_req:state_slot_out_pitch; stable)] state_slots_out: Option<Global<i32>>,
-        #[dims(lines:line_pitch_f32, d:channel_pitch_f32, TAPS:tap_pitch_f32; stable)] conv_f32: Option<GlobalMut<f32>>,
-        #[dims(lines:line_pitch_bf16, d:channel_pitch_bf16, TAPS:tap_pitch_bf16; stable)] conv_bf16: Option<
-            GlobalMut<bf16>,
-        >,
+        #[dims(lines:line_pitch_f32, histories; stable)] conv_f32: Option<GlobalMut<f32>>,
+        #[dims(lines:line_pitch_bf16, histories; stable)] conv_bf16: Option<GlobalMut<bf16>>,
         #[dims(slots:slot_pitch, vheads, K, V; stable)] state: GlobalMut<STATE>, // V = K: either order
         #[dims(n_req:out_pitch, vheads, V)] out: GlobalMut<bf16>,
         #[dims(n_req, heads)] arrivals: Option<GlobalMut<u32>>,
+        per_head: u32,
+        channel_step: u32, // from a channel of a history to the next
+        tap_step: u32,     // from an input of a history to the next newer one
         null: i32,
         scale: f32,
         lower_bound: f32,
-        bounded: bool,        // the gate: bounded or softplus
-        channels_inner: bool, // the conv pool is [3, D], not [D, 3]
-        early: bool,          // indices and pools are read ahead of the wait for the predecessor
-        evict_first: bool,    // the new state leaves L2 first
+        bounded: bool,     // the gate: bounded or softplus
+        early: bool,       // indices and pools are read ahead of the wait for the predecessor
+        evict_first: bool, // the new state leaves L2 first
     ) {
         const PIECE: u32 = 16 / size_of::<STATE>(); // elements of a 16-byte access
         const WARPS: u32 = THREADS / 32;
@@ -159,8 +165,8 @@ pub mod decode {
         const P: u32 = PIECE / 4; // groups of four K in a piece of [V, K]; fours of V in a piece of [K, V]
         const ROWS: u32 = if K_FIRST { 1 } else { 32 / LANES }; // rows of [V, K] a warp touches at once
         const R: u32 = if K_FIRST { 1 } else { BV / (WARPS * ROWS) }; // rows a thread
-        const UNITS: u32 = if K_FIRST { THREADS * PIECE / BV } else { LANES }; // threads that share the groups of a row or column
-        const G: u32 = 32 / UNITS; // groups a thread, which lie 8 and 16 apart
+        const UNITS: u32 = if K_FIRST { THREADS * PIECE / BV } else { LANES }; // threads that share a row or a column
+        const G: u32 = 32 / UNITS; // groups of four K a thread, which lie 8 and 16 apart
         const PIECES: u32 = G / P; // pieces a lane of a row of [V, K]
 
         // ---- Shared memory
@@ -168,47 +174,21 @@ pub mod decode {
         let decays = smem::<f32, Shape<K>>();
         let strength = smem::<f32, Shape<1>>();
         let squares = smem::<f32, Shape<2, 4>>(); // sums of y^2 of q and k, a warp each
-        let windows = smem::<f32, Shape<2, WINDOW>>(); // new histories of q and k, in the order and the type of the pool
+        let windows = smem::<f32, Shape<3, WINDOW>>(); // new histories, in the order and the type of the pool
         let windows16 = windows.cast::<bf16>();
         let partials_z = smem::<f32, Shape<32, BV>>(); // sums over a unit's groups, a column each
         let partials_o = smem::<f32, Shape<32, BV>>();
 
         // ---- Who
-        let tile = ctaid.x % (V / BV);
-        let item = ctaid.x / (V / BV);
-        let (n, hv) = (item / vheads, item % vheads);
-        let per_head = vheads / heads;
-        let (h, v0) = (hv / per_head, tile * BV);
+        let n = ctaid.x;
+        let (hv, v0) = (ctaid.y / (V / BV), ctaid.y % (V / BV) * BV);
+        let h = if per_head == 1 { hv } else { hv / per_head };
         let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
         let (q0, k0, c0) = (h * K, (heads + h) * K, (2 * heads + hv) * K + v0); // first channels
-        let c = tid % K;
-        let part = from_fn::<JOBS>(|i| if const { SPAN == 1 } { i } else { i * SPAN + warp / 4 });
-        let on = from_fn::<JOBS>(|i| part[i] < 2 || part[i] == 2 && c < BV);
-        let channel = from_fn::<JOBS>(|i| c + select(part[i] == 0, q0, select(part[i] == 1, k0, c0)));
         let fused = taps_f32.is_present() || taps_bf16.is_present();
         let narrow_pool = conv_bf16.is_present();
 
-        let lk = lane % LANES;
-        let first_row = warp * (R * ROWS) + lane / LANES; // the next ones lie ROWS apart
-        let (unit, column) = (tid / (BV / PIECE), tid % (BV / PIECE) * PIECE);
-        let first_k = 4 * (if const { G == 2 } { unit % 8 + unit / 8 * 16 } else { unit }); // the next groups lie 32 apart
-
-        // ---- Loads, all in flight together; source order is issue order. What two types may hold is kept as bits: no
-        // conversion waits for a load before the next one is issued.
-        let narrow_taps = taps_bf16.is_present();
-        let taps = from_fn::<JOBS>(|i| {
-            if narrow_taps {
-                let pairs = taps_bf16.at([channel[i]]).cast::<u32>().at([0]).load_v_if::<2>(on[i]);
-                [pairs[0], pairs[1], 0, 0]
-            } else {
-                taps_f32.at([channel[i], 0]).load_v_if::<4>(on[i]).map(|tap| tap.to_bits())
-            }
-        });
-        let bias = from_fn::<JOBS>(|i| {
-            if part[i] == GATE { dt_bias.at([hv, c]).load() } else { conv_bias.at([channel[i]]).load_if(on[i]) }
-        });
-        let rate = a_log.at([hv]).load();
-        let wide_gate = g_f32.is_present();
+        // ---- Indices: everything waits for them, so they come first
         if !early {
             pdl::wait();
         }
@@ -216,118 +196,123 @@ pub mod decode {
         let line = conv_slots.at([n]).load();
         let other_slot = state_slots_out.at([n]).load();
         let other_line = conv_slots_out.at([n]).load();
+
+        let works = if const { EXTRA == 0 } { true } else { warp < WARPS };
+        let c = tid % K;
+        let part = from_fn::<JOBS>(|i| if const { SPAN == 1 } { i } else { i * SPAN + warp / 4 });
+        let on = from_fn::<JOBS>(|i| works && (part[i] < 2 || part[i] == 2 && c < BV));
+        let channel = from_fn::<JOBS>(|i| c + select(part[i] == 0, q0, select(part[i] == 1, k0, c0)));
+        let lk = lane % LANES;
+        let first_row = warp * (R * ROWS) + lane / LANES; // the next ones lie ROWS apart
+        let (unit, column) = (tid / (BV / PIECE), tid % (BV / PIECE) * PIECE);
+        let first_k = 4 * (if const { G == 2 } { unit % 8 + unit / 8 * 16 } else { unit }); // the next groups lie 32 apart
+
+        // ---- Loads, all in flight together: source order is issue order, and nothing is converted before all are issued
+        let wide_taps = from_fn::<JOBS>(|i| taps_f32.at([channel[i], 0]).load_v_if::<4>(on[i]));
+        let narrow_taps = from_fn::<JOBS>(|i| taps_bf16.at([channel[i], 0]).load_v_if::<4>(on[i]));
+        let bias = from_fn::<JOBS>(|i| conv_bias.at([channel[i]]).load_if(on[i]));
+        let rate = a_log.at([hv]).load();
+        let gate_bias = dt_bias.at([hv, c]).load();
         let to_slot = select(state_slots_out.is_present(), other_slot, slot);
         let to_line = select(conv_slots_out.is_present(), other_line, line);
-        let has_state = null < slot && slot < slots as i32 && null < to_slot && to_slot < slots as i32;
-        let has_line = null < line && line < lines as i32 && null < to_line && to_line < lines as i32;
-        let real = has_state && (!fused || has_line);
-        let past = from_fn::<JOBS>(|i| {
-            if narrow_pool {
-                from_fn::<TAPS>(|j| conv_bf16.at([line, channel[i], j]).load_if(real && on[i]).to_bits() as u32)
-            } else {
-                from_fn::<TAPS>(|j| conv_f32.at([line, channel[i], j]).load_if(real && on[i]).to_bits())
-            }
+        let real = is_live(slot, to_slot, null, slots) && (!fused || is_live(line, to_line, null, lines));
+        let reads = real && works;
+        let wide_past = from_fn::<JOBS>(|i| {
+            from_fn::<TAPS>(|j| conv_f32.at([line, channel[i] * channel_step + j * tap_step]).load_if(real && on[i]))
+        });
+        let narrow_past = from_fn::<JOBS>(|i| {
+            from_fn::<TAPS>(|j| conv_bf16.at([line, channel[i] * channel_step + j * tap_step]).load_if(real && on[i]))
         });
         let corner = if const { K_FIRST } { (first_k, v0 + column) } else { (v0 + first_row, PIECE * lk) };
         let from = state.at([slot, hv, corner.0.., corner.1..]).hint(NO_ALLOCATE);
         let old = if const { K_FIRST } {
-            from_fn::<G>(|g| from_fn::<4>(|e| from.at([32 * g + e, 0]).load_v_if::<PIECE>(real)))
+            from_fn::<G>(|g| from_fn::<4>(|e| from.at([32 * g + e, 0]).load_v_if::<PIECE>(reads)))
         } else {
-            from_fn::<R>(|r| from_fn::<PIECES>(|j| from.at([ROWS * r, PIECE * LANES * j]).load_v_if::<PIECE>(real)))
+            from_fn::<R>(|r| from_fn::<PIECES>(|j| from.at([ROWS * r, PIECE * LANES * j]).load_v_if::<PIECE>(reads)))
         };
         pdl::wait();
         pdl::launch_dependents();
-        let raw = from_fn::<JOBS>(|i| {
-            if part[i] == 0 {
-                q.at([n, h, c]).load().to_bits() as u32
-            } else if part[i] == 1 {
-                k.at([n, h, c]).load().to_bits() as u32
-            } else if part[i] == 2 {
-                v.at([n, hv, v0 + c]).load_if(on[i]).to_bits() as u32
-            } else if wide_gate {
-                g_f32.at([n, hv, c]).load().to_bits()
-            } else {
-                g_bf16.at([n, hv, c]).load().to_bits() as u32
-            }
+        let x = from_fn::<JOBS>(|i| {
+            let of_q = q.at([n, h, c]).load_if(on[i] && part[i] == 0);
+            let of_k = k.at([n, h, c]).load_if(on[i] && part[i] == 1);
+            let of_v = v.at([n, hv, v0 + c]).load_if(on[i] && part[i] == 2);
+            [of_q, of_k, of_v]
         });
+        let narrow_gate = g_bf16.at([n, hv, c]).load();
+        let wide_gate = g_f32.at([n, hv, c]).load();
         let logit = beta.at([n, hv]).load();
+
         if !real {
-            for i in (tid..BV).step_by(THREADS) {
+            for i in (tid..BV).step_by(THREADS + 32 * EXTRA) {
                 out.at([n, hv, v0 + i]).store(bf16::ZERO);
             }
             return;
         }
 
-        // ---- Phase 1: a channel a thread and a part
-        #[unroll]
-        for i in 0..JOBS {
-            if part[i] == GATE {
-                let z = select(wide_gate, f32::from_bits(raw[i]), f32::from_bits(raw[i] << 16)) + bias[i];
-                let g = if bounded {
-                    lower_bound * math::sigmoid(math::exp(rate) * z)
-                } else {
-                    -math::scaled_softplus(rate, z)
-                };
-                decays[[c]] = math::exp(g);
-                if c == 0 {
-                    strength[[0]] = math::sigmoid(logit as f32);
-                }
-            } else {
-                let history = past[i].map(|bits| f32::from_bits(select(narrow_pool, bits << 16, bits)));
-                let inputs = [history[0], history[1], history[2], f32::from_bits(raw[i] << 16)];
-                let mut y = inputs[3];
-                if fused {
-                    let t = taps[i];
-                    let sum = if narrow_taps {
-                        let pairs = [t[0] << 16, t[0] & 0xFFFF_0000, t[1] << 16, t[1] & 0xFFFF_0000];
-                        math::chain_rounded(bias[i], pairs.map(|bits| f32::from_bits(bits)), inputs)
+        if works {
+            // ---- Phase 1: a channel a thread and a part
+            #[unroll]
+            for i in 0..JOBS {
+                if part[i] == GATE {
+                    let z = select(g_f32.is_present(), wide_gate, narrow_gate as f32) + gate_bias;
+                    let g = if bounded {
+                        lower_bound * math::sigmoid(math::exp(rate) * z)
                     } else {
-                        math::chain(bias[i], t.map(|bits| f32::from_bits(bits)), inputs)
+                        -math::scaled_softplus(rate, z)
                     };
-                    y = bf16::rn(math::silu(sum)) as f32;
-                    // Raw inputs and histories are copied bit by bit, never rounded.
-                    if part[i] == 2 {
-                        // Nobody else reads the history of these v channels.
-                        #[unroll]
-                        for j in 0..TAPS {
-                            let bits = inputs[j + 1].to_bits();
-                            conv_f32.at([to_line, channel[i], j]).store_if(on[i], inputs[j + 1]);
-                            conv_bf16
-                                .at([to_line, channel[i], j])
-                                .store_if(on[i], bf16::from_bits((bits >> 16) as u16));
-                        }
-                    } else {
-                        let column = select(channels_inner, c, TAPS * c);
-                        let tap = select(channels_inner, K, 1);
-                        #[unroll]
-                        for j in 0..TAPS {
-                            if narrow_pool {
-                                let bits = (inputs[j + 1].to_bits() >> 16) as u16;
-                                windows16[[part[i] * WINDOW + column + tap * j]] = bf16::from_bits(bits);
-                            } else {
-                                windows[[part[i], column + tap * j]] = inputs[j + 1];
+                    decays[[c]] = math::exp(g);
+                    if c == 0 {
+                        strength[[0]] = math::sigmoid(logit as f32);
+                    }
+                } else {
+                    let new = select(part[i] == 0, x[i][0], select(part[i] == 1, x[i][1], x[i][2])) as f32;
+                    let mut y = new;
+                    if fused {
+                        let history =
+                            from_fn::<TAPS>(|j| select(narrow_pool, narrow_past[i][j] as f32, wide_past[i][j]));
+                        let inputs = [history[0], history[1], history[2], new];
+                        let sum = if taps_bf16.is_present() {
+                            math::chain_rounded(bias[i], narrow_taps[i] as f32, inputs)
+                        } else {
+                            math::chain(bias[i], wide_taps[i], inputs)
+                        };
+                        y = bf16::rn(math::silu(sum)) as f32;
+                        if on[i] {
+                            // Copied bit by bit: raw inputs and histories are never rounded.
+                            let width = select(part[i] == 2, BV, K);
+                            let at = select(channel_step == 1, c, TAPS * c);
+                            let step = select(channel_step == 1, width, 1);
+                            #[unroll]
+                            for j in 0..TAPS {
+                                if narrow_pool {
+                                    let bits = (inputs[j + 1].to_bits() >> 16) as u16;
+                                    windows16[[part[i] * WINDOW + at + step * j]] = bf16::from_bits(bits);
+                                } else {
+                                    windows[[part[i], at + step * j]] = inputs[j + 1];
+                                }
                             }
                         }
                     }
-                }
-                if on[i] {
-                    qkv[[part[i], c]] = y;
-                }
-                if part[i] < 2 {
-                    let sum = math::sums::<5, 1, 1>([y * y], math::NORM_STRIDES)[0];
-                    if lane == 0 {
-                        squares[[part[i], warp % 4]] = sum;
+                    if on[i] {
+                        qkv[[part[i], c]] = y;
+                    }
+                    if part[i] < 2 {
+                        let sum = math::sums::<5, 1, 1>([y * y], math::NORM_STRIDES)[0];
+                        if lane == 0 {
+                            squares[[part[i], warp % 4]] = sum;
+                        }
                     }
                 }
             }
         }
         cta_sync();
 
-        // ---- The history of q and k is read by every CTA of the head. Each arrives once it has read (the CTA barrier lies
+        // ---- Roll. The history of q and k is read by every CTA of the head. Each arrives once it has read (a CTA barrier lies
         // between); the last one to arrive acquires what the others released, and rolls. The counter wraps to zero, so that
         // the next launch finds it as this one did. A CTA that is alone needs no counter.
+        let rolls = fused && warp == WARPS - 1 + EXTRA;
         let mut arrived: u32 = 0;
-        if fused && sharers > 1 && warp == WARPS - 1 && lane == 0 {
+        if rolls && sharers > 1 && lane == 0 {
             arrived = arrivals.at([n, h]).inc_wrap(sharers - 1, ACQ_REL);
         }
 
@@ -362,7 +347,7 @@ pub mod decode {
                 let o = tree(from_fn::<UNITS>(|u| [partials_o[[u, tid]]]))[0];
                 out.at([n, hv, v0 + tid]).store(bf16::rn(o * query_norm));
             }
-        } else {
+        } else if works {
             const STEPS: u32 = log2(LANES);
             const KEEP: u32 = if R <= 2 { R } else { 1 }; // sums that every lane of a row gets
             let strides = from_fn::<STEPS>(|i| math::GROUP_STRIDES[5 - STEPS + i] / P);
@@ -381,7 +366,7 @@ pub mod decode {
                 let u = if const { KEEP == R } {
                     mine_u[r]
                 } else {
-                    shfl(mine_u[0], math::holder::<STEPS, R, { r }>(strides))
+                    shfl(mine_u[0], lane - lk + math::holder::<STEPS, R, { r }>(strides))
                 };
                 s[r] = fma(u, key, s[r]);
                 #[unroll]
@@ -398,17 +383,23 @@ pub mod decode {
             }
         }
 
-        // ---- Roll of q and k
-        if fused && warp == WARPS - 1 {
+        if rolls {
+            // A lane a copy: an input of each channel where the channels are innermost, else all three at once.
+            let (j, of) = (lane % 4, lane / 4); // of q, k or v
+            let unit = select(channel_step == 1, 1, TAPS) * select(narrow_pool, 2, 4); // bytes a channel
             warp_sync(); // what lane 0 has acquired holds for the lanes that copy
-            if shfl(arrived, 0) == sharers - 1 || sharers == 1 {
-                let j = lane / 2;
-                if j < TAPS && (channels_inner || j == 0) {
-                    let rolled = lane % 2; // q, then k
-                    let first = (rolled * heads + h) * K;
-                    let unit = select(channels_inner, 1, TAPS) * select(narrow_pool, 2, 4); // bytes a channel
-                    bulk::store(conv_bf16.at([to_line, first, j]), windows16.at([rolled * WINDOW + j * K]), K * unit);
-                    bulk::store(conv_f32.at([to_line, first, j]), windows.at([rolled, j * K]), K * unit);
+            let last = shfl(arrived, 0) == sharers - 1;
+            if j < TAPS && (channel_step == 1 || j == 0) {
+                if of < 2 && last {
+                    let place = select(of == 0, q0, k0) * channel_step + j * tap_step;
+                    bulk::store(conv_bf16.at([to_line, place]), windows16.at([of * WINDOW + j * K]), K * unit);
+                    bulk::store(conv_f32.at([to_line, place]), windows.at([of, j * K]), K * unit);
+                }
+                // Nobody else reads the history of these v channels.
+                if of == 2 {
+                    let place = c0 * channel_step + j * tap_step;
+                    bulk::store(conv_bf16.at([to_line, place]), windows16.at([2 * WINDOW + j * BV]), BV * unit);
+                    bulk::store(conv_f32.at([to_line, place]), windows.at([2, j * BV]), BV * unit);
                 }
             }
             bulk::commit();

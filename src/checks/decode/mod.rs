@@ -13,7 +13,7 @@ pub mod chain;
 pub mod judge;
 pub mod problems;
 
-use super::{Device, Extent, Request, Sink};
+use super::{Device, Request, Sink};
 use case::Plan;
 use judge::Tally;
 use kda_core::{Elem, KernelDesc};

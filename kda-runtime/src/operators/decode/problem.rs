@@ -107,7 +107,11 @@ impl Problem {
             Tokens::Given { .. } => None,
         };
         let (taps_f32, taps_bf16) = convolution.map_or((None, None), |c| by_type(c.weight));
-        let (conv_f32, conv_bf16) = convolution.map_or((None, None), |c| by_type(c.state));
+        let (histories, channel_step, tap_step) = match convolution {
+            Some(convolution) => pool(&convolution.state, layout.channels_inner)?,
+            None => (None, 3, 1),
+        };
+        let (conv_f32, conv_bf16) = histories.map_or((None, None), by_type);
         let [q, k, v] = match &self.tokens {
             Tokens::Given { q, k, v } => [*q, *k, *v],
             Tokens::Convolved(c) => {
@@ -145,11 +149,13 @@ impl Problem {
             state,
             out: self.out,
             arrivals: convolution.map(|c| c.workspace),
+            per_head: (layout.value_heads / layout.heads) as u32,
+            channel_step,
+            tap_step,
             null: self.null,
             scale: self.scale,
             lower_bound,
             bounded,
-            channels_inner: layout.channels_inner,
             early,
             evict_first,
         };
@@ -163,6 +169,17 @@ fn heads_of(x: &TensorArg, first: u64, count: u64) -> Result<TensorArg, OpError>
     let ptr = if x.ptr == 0 { 0 } else { x.ptr.saturating_add(skip) };
     let shape = [x.shape()[0], count, HEAD];
     Ok(TensorArg::strided(ptr, x.bytes.saturating_sub(skip), x.elem, &shape, &[x.strides()[0], HEAD, 1])?)
+}
+
+/// The pool of histories as lines without further axes, and the distances from a channel and from an input to the next.
+fn pool(state: &TensorArg, channels_inner: bool) -> Result<(Option<TensorArg>, u32, u32), OpError> {
+    let ([lines, channels, _], [line, channel, tap]) = (state.shape(), state.strides()) else {
+        return Ok((None, 3, 1)); // a checked pool has three axes
+    };
+    let (channel, tap) = if channels_inner { (1, *tap) } else { (*channel, 1) };
+    let length = 2 * tap + (channels - 1) * channel + 1;
+    let histories = TensorArg::strided(state.ptr, state.bytes, state.elem, &[*lines, length], &[*line, 1])?;
+    Ok((Some(histories), channel as u32, tap as u32))
 }
 
 /// A tensor of f32 or of bf16, each in its place.

@@ -17,6 +17,9 @@ const MOST_SLOTS: u64 = i32::MAX as u64;
 /// Most of any other size: kernels count in 32 bits.
 const MOST: u64 = u32::MAX as u64;
 
+/// Largest distance between two inputs of a channel.
+const MOST_TAP_STEP: u64 = (1 << 30) - 8;
+
 const WHY_HEAD: &str = "K = V = 128 is the only head size";
 const WHY_COUNT: &str = "sizes are counted in 32 bits";
 const WHY_REQUESTS: &str = "N as in `beta`";
@@ -158,6 +161,16 @@ fn convolution(c: &Convolution, sizes: &Sizes) -> Result<bool, OpError> {
     sizes.channels(&pool, 1)?;
     pool.exactly(2, HISTORY, "a history holds 3 inputs")?;
     let channels_inner = histories(&pool, &c.state, 1)?;
+    if channels_inner {
+        // Copies of whole 16 bytes, of either type.
+        pool.stride_multiple(2, whole(Elem::BF16))?;
+        if c.state.strides()[2] > MOST_TAP_STEP {
+            let needed = format!(
+                "a stride along 3 of at most {MOST_TAP_STEP} elements is needed (offsets in a line have 32 bits)"
+            );
+            return Err(pool.layout(needed));
+        }
+    }
     pool.stride_multiple(0, whole(c.state.elem))?;
     pool.distinct()?;
     pool.memory(align::WIDE)?;
