@@ -124,7 +124,7 @@ pub fn operators() -> Vec<Operator> {
             sample: conv_verify::sample,
             replay: conv_verify::replay,
         },
-        Operator { name: "decode", run: decode::run, sample: decode::sample, replay: |_, _| Ok(None) },
+        Operator { name: "decode", run: decode::run, sample: decode::sample, replay: decode::replay },
     ]);
     operators
 }

@@ -11,6 +11,7 @@
 //! the items of [`problem`]. [`run`] takes what the operator takes, on host slices, in one of the modes of [`crate::Mode`].
 
 pub mod budgets;
+pub mod drift;
 pub mod problem;
 mod run;
 pub mod sample;

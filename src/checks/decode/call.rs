@@ -177,13 +177,18 @@ impl<'d> Call<'d> {
         Ok(entry)
     }
 
+    /// The pool of states as it lies on the device.
+    pub fn raw_state(&self) -> Result<FloatVec, Failure> {
+        read(&self.state, &self.sample.state)
+    }
+
     /// Waits, and reads everything back. A guard byte that changed is an error.
     pub fn results(&self) -> Result<Results, Failure> {
         for buffer in self.inputs.iter().chain([&self.state, &self.pool, &self.out, &self.workspace]) {
             buffer.check_canaries()?;
         }
         let counters: Vec<u32> = self.workspace.download()?;
-        let state = read(&self.state, &self.sample.state)?;
+        let state = self.raw_state()?;
         Ok(Results {
             out: self.out.download()?,
             state: match self.sample.switches.order {

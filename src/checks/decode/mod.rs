@@ -6,20 +6,30 @@
 //! | how does a problem run on a device | [`call`] |
 //! | what of its results is right | [`judge`] |
 //! | does a verify of T tokens give what T decodes give | [`chain`] |
+//! | how far does a state drift in thousands of tokens | [`drift`] |
+//! | do pools of more than 2^31 elements work | [`large`] |
+//! | does the order of warps, copies and CTAs matter | [`schedules`] |
+//! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
 pub mod chain;
+pub mod drift;
 pub mod judge;
+pub mod large;
+pub mod oracle;
 pub mod problems;
+pub mod schedules;
 
-use super::{Device, Request, Sink};
+use super::{Device, Extent, Request, Sink};
 use case::Plan;
 use judge::Tally;
 use kda_core::{Elem, KernelDesc};
 use kda_kernels::decode::DecodeVariant;
 use kda_ref::decode::sample::Switches;
+use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
+use kda_runtime::Backend;
 use kda_runtime::operators::decode::Options;
 
 pub use super::conv_verify::Failure;
@@ -27,6 +37,8 @@ pub use super::conv_verify::Failure;
 /// Shares of the progress bar at which the parts of a full check begin.
 const PROBLEMS_END: f64 = 0.5;
 const CHAIN_END: f64 = 0.6;
+const DRIFT_END: f64 = 0.8;
+const LARGE_END: f64 = 0.9;
 
 /// Runs every variant on its problems; one row of results a variant and output. Then the chain against `conv_verify`.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
@@ -46,6 +58,13 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     }
     let words = |cause: Failure| cause.to_string();
     chain::run(device, request.extent, seed, sink, CHAIN_END).map_err(words)?;
+    if request.extent == Extent::Full {
+        drift::run(device, seed, sink, DRIFT_END).map_err(words)?;
+        large::run(device, seed, sink, LARGE_END).map_err(words)?;
+        if request.device.backend == Backend::Sim {
+            schedules::run(seed, sink, 1.0).map_err(words)?;
+        }
+    }
     Ok(())
 }
 
@@ -71,4 +90,9 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         sink(row, 1.0);
     }
     Ok(())
+}
+
+/// Runs a golden case through the operator, which chooses the variant.
+pub fn replay(device: Device, case: &Golden) -> Result<Option<Vec<Comparison>>, String> {
+    oracle::run(device, case).map_err(|cause| cause.to_string())
 }
