@@ -11,15 +11,17 @@ use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError};
 use kda_kernels::decode::DecodeVariant;
 
-/// Rows of V and threads a CTA by N*HV: the first row whose bound is not exceeded.
-type Table = &'static [(u64, u32, u32)];
+/// By N*HV: rows of V a CTA, its threads, and CTAs an SM; the first row whose bound is not exceeded.
+type Table = &'static [(u64, Tile)];
+type Tile = (u32, u32, u32);
 
 /// fp32 `[V, K]`.
-const V_MAJOR: Table = &[(16, 8, 128), (64, 16, 128), (256, 32, 128), (1024, 64, 256), (u64::MAX, 128, 512)];
+const V_MAJOR: Table =
+    &[(16, (16, 128, 4)), (32, (32, 128, 4)), (128, (64, 256, 2)), (512, (64, 256, 3)), (u64::MAX, (128, 512, 2))];
 /// fp32 `[K, V]`.
-const K_MAJOR: Table = &[(64, 16, 128), (256, 32, 128), (1024, 64, 256), (u64::MAX, 128, 256)];
+const K_MAJOR: Table = &[(32, (16, 128, 5)), (64, (32, 128, 4)), (256, (64, 256, 2)), (u64::MAX, (128, 256, 2))];
 /// bf16, either order.
-const NARROW: Table = &[(256, 32, 128), (1024, 64, 256), (u64::MAX, 128, 256)];
+const NARROW: Table = &[(64, (32, 128, 4)), (256, (64, 256, 2)), (u64::MAX, (128, 256, 2))];
 
 /// Calls whose states have fewer bytes than this let them leave L2 first: they would push out what the next kernel reads.
 const EVICT_FIRST_BYTES: u64 = 0;
@@ -62,11 +64,13 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
     }
-    let (rows, threads) = preferred(problem.pairs(), &layout);
+    let (rows, threads, ctas) = preferred(problem.pairs(), &layout);
     // Best first: the preferred tile, then larger ones, then smaller ones.
     let mut order: Vec<DecodeVariant> =
         DecodeVariant::ALL.iter().copied().filter(|v| runs(*v) && fits(*v, &layout)).collect();
-    order.sort_by_key(|v| (v.bv() < rows, v.bv().abs_diff(rows), v.threads().abs_diff(threads)));
+    order.sort_by_key(|v| {
+        (v.bv() < rows, v.bv().abs_diff(rows), v.threads().abs_diff(threads), v.ctas().abs_diff(ctas))
+    });
     let mut refusal: Option<LaunchError> = None;
     for variant in order {
         match args.prepare(variant, options.pdl) {
@@ -88,12 +92,15 @@ fn fits(variant: DecodeVariant, layout: &Layout) -> bool {
     variant.k_first() == layout.k_first && variant.state() == layout.state
 }
 
-/// Rows of V and threads a CTA that the table names.
-fn preferred(pairs: u64, layout: &Layout) -> (u32, u32) {
+/// The tile that the table names.
+fn preferred(pairs: u64, layout: &Layout) -> Tile {
     let table = match (layout.state, layout.k_first) {
         (Elem::BF16, _) => NARROW,
         (_, true) => K_MAJOR,
         (_, false) => V_MAJOR,
     };
-    table.iter().find(|(most, ..)| pairs <= *most).map_or((128, 256), |(_, rows, threads)| (*rows, *threads))
+    table.iter().find(|(most, _)| pairs <= *most).map_or((128, 256, 2), |(_, tile)| *tile)
 }
+
+#[cfg(test)]
+mod tests;
