@@ -72,8 +72,8 @@ fn one(device: Device, case: &Case, pool: Pool, variant: DecodeVariant) -> Resul
     let low = (N as u64 + 2) * length;
     let pattern = FloatVec::filled(elem == Elem::BF16, low as usize, 1e30);
     upload(&large, 0, &pattern)?;
-    for request in 0..N {
-        let begin = indices[request] as usize * length as usize;
+    for (request, index) in indices.iter().enumerate() {
+        let begin = *index as usize * length as usize;
         upload(&large, entry(first, request) * length, &part(values, begin, length as usize))?;
     }
     let map: Vec<i32> = (0..N).map(|n| entry(first, n) as i32).collect();
@@ -100,9 +100,9 @@ fn one(device: Device, case: &Case, pool: Pool, variant: DecodeVariant) -> Resul
         Pool::State => small_call.raw_state()?,
         Pool::ConvState => small.pool.clone(),
     };
-    for request in 0..N {
+    for (request, index) in indices.iter().enumerate() {
         let high = download(&large, entry(first, request) * length, length, elem)?;
-        let begin = indices[request] as usize * length as usize;
+        let begin = *index as usize * length as usize;
         wrong += differences(&high.bits(), &part(&expected, begin, length as usize).bits());
     }
     // The pool that is not used any more is as it was.

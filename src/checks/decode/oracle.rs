@@ -80,7 +80,7 @@ fn sample(case: &Golden, token: Token) -> Result<Sample, Failure> {
 }
 
 /// Runs one token on the device and in the emulation, which has a state of its own.
-fn step(device: Device, sample: Sample, emulated: &mut Vec<f64>) -> Result<(Results, Buffers), Failure> {
+fn step(device: Device, sample: Sample, emulated: &mut [f64]) -> Result<(Results, Buffers), Failure> {
     let case = Case { sample, index_stride: 1 };
     let mut buffers = case.sample.buffers();
     let problem = Problem { state: Floats::F64(emulated), ..case.sample.problem() };
@@ -114,7 +114,7 @@ fn given(device: Device, case: &Golden, batch: usize, tokens: usize) -> Result<V
     };
     let entries = case.tensors.get(initial).and_then(|t| t.shape.first().copied()).unwrap_or(batch);
     let slots: Vec<i32> = match case.tensors.get("in.slots").map(|t| &t.values) {
-        Some(Values::Int(slots)) => slots.iter().map(|slot| i32::try_from(*slot).unwrap_or(i32::MAX)).collect(),
+        Some(Values::Int(slots)) => slots.clone(),
         _ => (0..batch as i32).collect(),
     };
     let zeros = vec![0.0; entries * size];

@@ -23,9 +23,6 @@ const K_MAJOR: Table = &[(32, (16, 128, 5)), (64, (32, 128, 4)), (256, (64, 256,
 /// bf16, either order.
 const NARROW: Table = &[(64, (32, 128, 4)), (256, (64, 256, 2)), (u64::MAX, (128, 256, 2))];
 
-/// Calls whose states have fewer bytes than this let them leave L2 first: they would push out what the next kernel reads.
-const EVICT_FIRST_BYTES: u64 = 0;
-
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
@@ -36,8 +33,8 @@ pub struct Options {
     /// With `pdl`: indices, convolution pool and state pool are not written by a predecessor that may still run, so that
     /// they are read ahead of the wait. A predecessor that is a decode of the same pools writes them.
     pub stable_pools: bool,
-    /// Whether new states leave L2 first; chosen by their size if `None`.
-    pub evict_first: Option<bool>,
+    /// New states leave L2 first.
+    pub evict_first: bool,
 }
 
 /// Checks a call and chooses the variant that runs it.
@@ -45,9 +42,7 @@ pub struct Options {
 /// # Errors
 /// [`OpError`] says what was given and what is needed; nothing has been written.
 pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Result<Plan, OpError> {
-    let bytes = problem.pairs().saturating_mul(128 * 128 * u64::from(problem.state.elem.bytes()));
-    let evict_first = options.evict_first.unwrap_or(bytes < EVICT_FIRST_BYTES);
-    let (args, layout) = problem.arguments(options.pdl && options.stable_pools, evict_first)?;
+    let (args, layout) = problem.arguments(options.pdl && options.stable_pools, options.evict_first)?;
     let (major, minor) = executor.compute_capability();
     let runs = |variant: DecodeVariant| variant.desc().arch.runs_on(major, minor);
     if let Some(variant) = options.variant {

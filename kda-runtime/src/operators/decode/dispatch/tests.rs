@@ -166,7 +166,7 @@ fn options_reach_the_launch() {
     let alone = with(Options { stable_pools: true, ..Options::default() });
     assert!(!alone.prepared().pdl && scalar(&alone, "early") == 0);
     for evict_first in [false, true] {
-        let forced = with(Options { evict_first: Some(evict_first), ..Options::default() });
+        let forced = with(Options { evict_first, ..Options::default() });
         assert_eq!(scalar(&forced, "evict_first"), u8::from(evict_first));
     }
 }
