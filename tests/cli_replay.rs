@@ -60,7 +60,7 @@ impl Drop for Copy {
 fn every_golden_case_passes() {
     let ran = kda(&["replay", ORACLE]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
-    assert_eq!(ran.out.lines().last(), Some("18 passed, 0 failed, 1 skipped"));
+    assert_eq!(ran.out.lines().last(), Some("27 passed, 0 failed, 1 skipped"));
     assert!(ran.err.is_empty(), "{}", ran.err);
     let skipped = ran.out.lines().find(|line| line.starts_with("tiny_kda_lm")).expect("a row of the skipped case");
     assert!(skipped.contains("golden model") && skipped.contains("skip: a whole language model"), "{skipped}");
@@ -74,29 +74,51 @@ fn the_operator_replays_the_cases_that_are_its_own() {
         let ran = kda(&["replay", ORACLE, "--backend", backend]);
         assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
         assert!(ran.out.starts_with("backend "), "{}", ran.out);
-        let mut replayed: Vec<&str> =
-            ran.out.lines().filter(|l| l.contains(" conv_verify ")).filter_map(|l| l.split(' ').next()).collect();
-        replayed.dedup();
-        assert_eq!(replayed, ["conv_t1_decode", "conv_t4_verify"]);
+        let replayed = |operator: &str| -> Vec<String> {
+            let lines = ran.out.lines().filter(|l| l.contains(operator)).filter_map(|l| l.split(' ').next());
+            let mut cases: Vec<String> = lines.map(String::from).collect();
+            cases.dedup();
+            cases
+        };
+        assert_eq!(replayed(" conv_verify "), ["conv_t1_decode", "conv_t4_verify"]);
+        let decoded = [
+            "t1_softplus",
+            "t1_gva_h2_hv4",
+            "t1_pool_slots",
+            "t4_verify_softplus",
+            "t3_verify_safe_gva",
+            "gate_softplus_extremes",
+            "gate_safe_extremes",
+            "beta_saturated",
+            "conv_t1_decode",
+        ];
+        assert_eq!(replayed(" decode "), decoded);
     }
 }
 
 /// One wrong element of an expected state or output is beyond twice the emulation's error; one wrong window is no copy.
 #[test]
 fn the_operator_is_held_against_every_expected_tensor() {
-    for (case, tensor) in [
-        ("conv_t4_verify", "out.o"),
-        ("conv_t4_verify", "out.state_after"),
-        ("conv_t4_verify", "out.conv_state_after"),
-        ("conv_t1_decode", "out.final_state"),
-        ("conv_t1_decode", "out.conv_state"),
+    for (case, operators, tensor) in [
+        ("conv_t4_verify", &["conv_verify"][..], "out.o"),
+        ("conv_t4_verify", &["conv_verify"], "out.state_after"),
+        ("conv_t4_verify", &["conv_verify"], "out.conv_state_after"),
+        ("conv_t1_decode", &["conv_verify", "decode"], "out.final_state"),
+        ("conv_t1_decode", &["conv_verify", "decode"], "out.conv_state"),
+        ("t3_verify_safe_gva", &["decode"], "out.state_after"),
+        ("t1_pool_slots", &["decode"], "out.state_pool"),
+        ("beta_saturated", &["decode"], "out.o"),
+        ("gate_safe_extremes", &["decode"], "out.final_state"),
     ] {
-        let copy = Copy::new(&format!("operator-{tensor}"));
+        let copy = Copy::new(&format!("operator-{case}-{tensor}"));
         copy.edit(&format!("{case}.safetensors"), |bytes| negate_largest(bytes, tensor));
         let ran = kda(&["replay", copy.0.to_str().unwrap(), "--case", case, "--backend", "sim"]);
-        assert_eq!((ran.code, ran.out.lines().last()), (Some(1), Some("0 passed, 2 failed, 0 skipped")), "{}", ran.out);
-        let cause = format!("case {case}, conv_verify: {tensor}");
-        assert!(ran.err.contains(&cause) && ran.err.contains("is off by"), "{tensor}: {}", ran.err);
+        let summary = format!("0 passed, {} failed, 0 skipped", 1 + operators.len());
+        assert_eq!((ran.code, ran.out.lines().last()), (Some(1), Some(summary.as_str())), "{}", ran.out);
+        for operator in operators {
+            let cause = format!("case {case}, {operator}: {tensor}");
+            assert!(ran.err.contains(&cause) && ran.err.contains("is off by"), "{tensor}: {}", ran.err);
+        }
     }
 }
 
@@ -120,7 +142,7 @@ fn negate_largest(bytes: &mut [u8], tensor: &str) {
 #[test]
 fn cases_are_chosen_by_name() {
     let ran = kda(&["replay", ORACLE, "--case", CASE, "--case", "varlen_0_3_0"]);
-    assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("2 passed, 0 failed, 0 skipped")));
+    assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("3 passed, 0 failed, 0 skipped")));
     let ran = kda(&["replay", ORACLE, "--case", "t1_softpluss"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.err.contains("`t1_softpluss`") && ran.err.contains("near it: `t1_softplus`"), "{}", ran.err);
@@ -147,10 +169,10 @@ fn a_changed_value_fails_and_names_the_case() {
     });
     let ran = copy.replay();
     assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ran.err);
-    assert_eq!(ran.out.lines().last(), Some("0 passed, 1 failed, 0 skipped"));
+    assert_eq!(ran.out.lines().last(), Some("0 passed, 2 failed, 0 skipped"));
     assert!(ran.err.contains("case t1_softplus, golden model: ") && ran.err.contains("is off by"), "{}", ran.err);
     let whole = kda(&["replay", copy.0.to_str().unwrap()]);
-    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("17 passed, 1 failed, 1 skipped")));
+    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("25 passed, 2 failed, 1 skipped")));
 }
 
 /// What a test does to a copy.

@@ -6,6 +6,7 @@
 //! | [`gemm`] | C = A · Bᵀ of bf16 matrices on tensor cores |
 //! | [`ladder`] | eight small kernels, each one idea further |
 //! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
+//! | [`decode`] | the same for one token, with the state updated in place |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
 //! [`kda_core::KernelDesc`] a variant and a typed launch struct a kernel.
@@ -16,6 +17,7 @@ pub mod ladder;
 mod sources;
 
 pub use families::conv_verify::conv_verify;
+pub use families::decode::decode;
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
 pub use sources::{SOURCES, Source};
@@ -24,5 +26,5 @@ use kda_core::KernelDesc;
 
 /// Every variant of every kernel.
 pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
-    scale_add::DESCS.iter().chain(ladder::all()).chain(gemm::DESCS).chain(conv_verify::DESCS)
+    scale_add::DESCS.iter().chain(ladder::all()).chain(gemm::DESCS).chain(conv_verify::DESCS).chain(decode::DESCS)
 }

@@ -18,7 +18,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 11] = [
+pub const SOURCES: [Source; 12] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -30,6 +30,7 @@ pub const SOURCES: [Source; 11] = [
     plain("blackwell_product", include_str!("ladder/rung8_blackwell_product.rs")),
     Source { family: "gemm", text: include_str!("families/gemm.rs"), libraries: &[MATH] },
     Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH] },
+    Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH] },
 ];
 
 #[cfg(test)]

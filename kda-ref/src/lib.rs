@@ -15,10 +15,10 @@
 //! | what does the recurrence give | [`delta_rule`], [`forward`] |
 //! | what is a compact record, and what does its commit give | [`records`] |
 //! | what does the chunked form give | [`chunk`], [`delta_h`] |
-//! | what does the operator `conv_verify` give | [`conv_verify`] |
+//! | what do the operators `conv_verify` and `decode` give | [`conv_verify`], [`decode`] |
 //! | what would a right fp32/bf16 kernel give | [`emulate`], of products [`tensor_core`] |
 //! | how far may a kernel be off | [`budget`] |
-//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`] |
+//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`], [`decode::sample`] |
 //! | does the model agree with third-party references | [`replay`] |
 //!
 //! Every operator runs in one of the modes of [`Mode`].
@@ -30,6 +30,7 @@ pub mod budget;
 pub mod chunk;
 pub mod conv;
 pub mod conv_verify;
+pub mod decode;
 pub mod delta_h;
 pub mod delta_rule;
 pub mod emulate;

@@ -4,6 +4,7 @@
 //! the results. Inputs follow from the seed alone, so a failure can be repeated.
 
 pub mod conv_verify;
+pub mod decode;
 pub mod gemm;
 pub mod ladder;
 pub mod scale_add;
@@ -123,6 +124,7 @@ pub fn operators() -> Vec<Operator> {
             sample: conv_verify::sample,
             replay: conv_verify::replay,
         },
+        Operator { name: "decode", run: decode::run, sample: decode::sample, replay: decode::replay },
     ]);
     operators
 }

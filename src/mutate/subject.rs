@@ -10,13 +10,16 @@ use kda_core::KernelDesc;
 use kda_kernels::{SOURCES, Source};
 
 /// The variant that stands for a kernel with several. `conv_verify` has two designs: rows over 32 lanes with an output
-/// that is staged, and rows over 8 lanes, here in several passes; each with one of the pools of engines.
-const CHOSEN: [&str; 5] = [
+/// that is staged, and rows over 8 lanes, here in several passes; each with one of the pools of engines. `decode` has two: sums by shuffles with a warp that does nothing
+/// but roll, and sums through shared memory.
+const CHOSEN: [&str; 7] = [
     "scale_add__block128",
     "cluster_sum__ctas2",
     "gemm_ws__bn256_stages4_ctas2_bf16_silu",
-    "conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t2_nolong",
-    "conv_verify__bv32_lanes8_ctas1_noflat_bf16_inner_t8_long",
+    "conv_verify__bv64_lanes32_ctas2_f32_noinner_common_t2_nolong",
+    "conv_verify__bv32_lanes8_ctas1_bf16_inner_common_t8_long",
+    "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4",
+    "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4",
 ];
 
 /// One variant of every shipped design.

@@ -130,3 +130,21 @@ impl<'a> Argument<'a> {
         (self.size(axis) > 1 && !self.tensor.shape().contains(&0)).then(|| self.tensor.strides()[axis])
     }
 }
+
+/// True for `[.., 3, D]` in memory, false for `[.., D, 3]`; `axis` is that of D.
+pub(super) fn histories(argument: &Argument, tensor: &TensorArg, axis: usize) -> Result<bool, OpError> {
+    match tensor.strides()[axis..axis + 2] {
+        [3, 1] => Ok(false),
+        [1, tap] if tap.is_multiple_of(whole(tensor.elem)) => Ok(true),
+        [1, _] => argument.stride_multiple(axis + 1, whole(tensor.elem)).map(|()| true),
+        _ => {
+            let orders = "[D, 3] (strides 3 and 1) or [3, D] (stride 1 along D)";
+            Err(argument.layout(format!("the last two axes in the memory order {orders} are needed")))
+        }
+    }
+}
+
+/// Elements in 16 bytes.
+pub(super) fn whole(elem: Elem) -> u64 {
+    16 / u64::from(elem.bytes())
+}

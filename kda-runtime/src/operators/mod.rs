@@ -6,6 +6,7 @@
 
 mod arguments;
 pub mod conv_verify;
+pub mod decode;
 pub mod preference;
 
 use kda_core::exec::{ExecError, Stream};

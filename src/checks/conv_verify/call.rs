@@ -59,15 +59,15 @@ fn unlike_floats(a: &FloatVec, b: &FloatVec) -> usize {
 }
 
 /// Elements that differ; elements that only one of the two has count too.
-pub(super) fn differences(a: &[u32], b: &[u32]) -> usize {
+pub(in crate::checks) fn differences(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).filter(|(a, b)| a != b).count() + a.len().abs_diff(b.len())
 }
 
-pub(super) fn bf16_bits(values: &[bf16]) -> Vec<u32> {
+pub(in crate::checks) fn bf16_bits(values: &[bf16]) -> Vec<u32> {
     values.iter().map(|v| u32::from(v.to_bits())).collect()
 }
 
-pub(super) fn f32_bits(values: &[f32]) -> Vec<u32> {
+pub(in crate::checks) fn f32_bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
@@ -229,13 +229,17 @@ impl<'d> Call<'d> {
 }
 
 /// A buffer of 0xFF bytes, on every executor.
-fn poisoned<'d>(device: Device<'d>, name: &str, bytes: u64) -> Result<DeviceBuffer<'d>, Failure> {
+pub(in crate::checks) fn poisoned<'d>(device: Device<'d>, name: &str, bytes: u64) -> Result<DeviceBuffer<'d>, Failure> {
     let buffer = DeviceBuffer::new(device.executor, name, bytes, device.guarding)?;
     buffer.fill(0xFF)?;
     Ok(buffer)
 }
 
-fn floats<'d>(device: Device<'d>, name: &str, values: &FloatVec) -> Result<(DeviceBuffer<'d>, Elem), Failure> {
+pub(in crate::checks) fn floats<'d>(
+    device: Device<'d>,
+    name: &str,
+    values: &FloatVec,
+) -> Result<(DeviceBuffer<'d>, Elem), Failure> {
     let Device { executor, guarding } = device;
     Ok(match values {
         FloatVec::F32(values) => (DeviceBuffer::of(executor, name, values, guarding)?, Elem::F32),
@@ -244,7 +248,7 @@ fn floats<'d>(device: Device<'d>, name: &str, values: &FloatVec) -> Result<(Devi
 }
 
 /// A buffer as elements of the type of `like`.
-fn read(buffer: &DeviceBuffer<'_>, like: &FloatVec) -> Result<FloatVec, Failure> {
+pub(in crate::checks) fn read(buffer: &DeviceBuffer<'_>, like: &FloatVec) -> Result<FloatVec, Failure> {
     Ok(match like {
         FloatVec::F32(_) => FloatVec::F32(buffer.download()?),
         FloatVec::Bf16(_) => FloatVec::Bf16(buffer.download()?),

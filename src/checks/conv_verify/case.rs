@@ -38,10 +38,10 @@ pub enum Values {
 }
 
 /// Raw gates round every threshold of the two gates.
-const RAW_GATES: [f32; 18] =
+pub(in crate::checks) const RAW_GATES: [f32; 18] =
     [-100.0, -90.0, -88.0, -40.0, -18.0, -17.0, -16.5, -3.0, -0.0, 0.0, 3.0, 16.5, 20.0, 21.0, 50.0, 88.0, 90.0, 100.0];
-const A_LOGS: [f32; 8] = [-6.0, 0.0, 2.75, 10.0, 60.0, 88.0, 90.0, 100.0];
-const BETA_LOGITS: [f32; 7] = [-100.0, -88.0, -20.0, 0.0, 20.0, 88.0, 100.0];
+pub(in crate::checks) const A_LOGS: [f32; 8] = [-6.0, 0.0, 2.75, 10.0, 60.0, 88.0, 90.0, 100.0];
+pub(in crate::checks) const BETA_LOGITS: [f32; 7] = [-100.0, -88.0, -20.0, 0.0, 20.0, 88.0, 100.0];
 
 /// How a problem is made.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -34,9 +34,9 @@ pub struct Tally {
 
 /// The judgement that came closest to its limit, or passed it.
 #[derive(Clone, Copy, Debug)]
-struct Worst {
-    error: f64,
-    limit: f64,
+pub(in crate::checks) struct Worst {
+    pub error: f64,
+    pub limit: f64,
 }
 
 impl Default for Worst {
@@ -46,7 +46,7 @@ impl Default for Worst {
 }
 
 impl Worst {
-    fn take(&mut self, error: f64, limit: f64) {
+    pub fn take(&mut self, error: f64, limit: f64) {
         let (new, old) = (error / limit, self.error / self.limit);
         // A NaN is worse than any number, and stays.
         if new.is_nan() || new >= old {

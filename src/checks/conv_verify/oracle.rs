@@ -89,7 +89,7 @@ fn sample(case: &Golden) -> Result<Option<Sample>, Failure> {
 }
 
 /// Elements of a float tensor.
-fn floats<'c>(case: &'c Golden, name: &str, length: usize) -> Result<&'c [f64], Failure> {
+pub(in crate::checks) fn floats<'c>(case: &'c Golden, name: &str, length: usize) -> Result<&'c [f64], Failure> {
     let tensor = case.tensors.get(name).ok_or_else(|| format!("the case has no tensor {name}, which is needed"))?;
     match &tensor.values {
         Values::Float(values) if values.len() == length => Ok(values),
@@ -101,7 +101,7 @@ fn floats<'c>(case: &'c Golden, name: &str, length: usize) -> Result<&'c [f64], 
 }
 
 /// States `[K, V]` as `[V, K]`, or the reverse.
-fn keys_innermost(states: &[f64]) -> Vec<f64> {
+pub(in crate::checks) fn keys_innermost(states: &[f64]) -> Vec<f64> {
     let mut swapped = vec![0.0; states.len()];
     for (i, value) in states.iter().enumerate() {
         let (state, row, column) = (i / (HEAD * HEAD), i / HEAD % HEAD, i % HEAD);
@@ -137,7 +137,7 @@ fn compare(case: &Golden, sample: &Sample, results: &Results, emulated: &Buffers
 }
 
 /// Relative Frobenius error, and largest error relative to the largest value, each against that of the emulation.
-fn judged(name: &str, expected: &[f64], measured: &[f64], emulated: &[f64]) -> [Comparison; 2] {
+pub(in crate::checks) fn judged(name: &str, expected: &[f64], measured: &[f64], emulated: &[f64]) -> [Comparison; 2] {
     let (error, allowed) = (ErrorMeasure::between(expected, measured), ErrorMeasure::between(expected, emulated));
     let row = |measure: &str, error: f64, emulation: f64| {
         // Nothing is within a limit that is not a number.
@@ -155,7 +155,7 @@ fn judged(name: &str, expected: &[f64], measured: &[f64], emulated: &[f64]) -> [
 }
 
 /// Equal, element by element.
-fn copied(name: &str, expected: &[f64], measured: &[f64]) -> Comparison {
+pub(in crate::checks) fn copied(name: &str, expected: &[f64], measured: &[f64]) -> Comparison {
     let error = largest(expected, measured);
     Comparison {
         output: name.into(),

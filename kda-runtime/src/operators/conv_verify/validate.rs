@@ -3,8 +3,8 @@
 use super::NAME;
 use super::problem::{Problem, SnapshotRule};
 use crate::operators::OpError;
-use crate::operators::arguments::Argument;
-use kda_core::{Elem, TensorArg};
+use crate::operators::arguments::{Argument, histories, whole};
+use kda_core::Elem;
 
 /// K and V: channels of a head.
 const HEAD: u64 = 128;
@@ -222,24 +222,6 @@ fn heads(argument: &Argument, sizes: &Sizes, axis: usize) -> Result<(), OpError>
     argument.stride(axis + 2, 1)?;
     argument.stride(axis + 1, HEAD)?;
     argument.stride(axis, HEAD * HEAD)
-}
-
-/// True for `[.., 3, D]` in memory, false for `[.., D, 3]`; `axis` is that of D.
-fn histories(argument: &Argument, tensor: &TensorArg, axis: usize) -> Result<bool, OpError> {
-    match tensor.strides()[axis..axis + 2] {
-        [HISTORY, 1] => Ok(false),
-        [1, tap] if tap.is_multiple_of(whole(tensor.elem)) => Ok(true),
-        [1, _] => argument.stride_multiple(axis + 1, whole(tensor.elem)).map(|()| true),
-        _ => {
-            let orders = "[D, 3] (strides 3 and 1) or [3, D] (stride 1 along D)";
-            Err(argument.layout(format!("the last two axes in the memory order {orders} are needed")))
-        }
-    }
-}
-
-/// Elements in 16 bytes.
-fn whole(elem: Elem) -> u64 {
-    16 / u64::from(elem.bytes())
 }
 
 #[cfg(test)]

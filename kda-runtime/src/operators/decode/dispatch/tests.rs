@@ -1,0 +1,172 @@
+//! Plans over memory that does not exist: planning reads none.
+
+use super::super::Gate;
+use super::super::problem::{Convolution, Tokens};
+use super::*;
+use kda_core::TensorArg;
+use kda_core::exec::{ExecError, Stream};
+
+/// Validates and plans as a device of this compute capability; runs nothing.
+struct Capability(u8, u8);
+
+const HOPPER: Capability = Capability(9, 0);
+
+impl Executor for Capability {
+    fn describe(&self) -> String {
+        "a compute capability".into()
+    }
+    fn compute_capability(&self) -> (u8, u8) {
+        (self.0, self.1)
+    }
+    fn multiprocessors(&self) -> u32 {
+        132
+    }
+    fn allocate(&self, _: u64) -> Result<u64, ExecError> {
+        unreachable!("nothing is allocated")
+    }
+    fn free(&self, _: u64) -> Result<(), ExecError> {
+        unreachable!("nothing is freed")
+    }
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), ExecError> {
+        unreachable!("nothing is written")
+    }
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), ExecError> {
+        unreachable!("nothing is read")
+    }
+    fn fill(&self, _: u64, _: u8, _: u64) -> Result<(), ExecError> {
+        unreachable!("nothing is filled")
+    }
+    unsafe fn launch(&self, _: &kda_core::PreparedLaunch, _: Stream) -> Result<(), ExecError> {
+        unreachable!("nothing is launched")
+    }
+    fn synchronize(&self, _: Stream) -> Result<(), ExecError> {
+        unreachable!("nothing runs")
+    }
+}
+
+fn tensor(elem: Elem, shape: &[u64]) -> TensorArg {
+    TensorArg::dense(1 << 20, u64::MAX, elem, shape).expect("a tensor")
+}
+
+/// A call with convolution; the state has this type, in this order.
+fn problem(n: u64, h: u64, hv: u64, elem: Elem, k_first: bool) -> Problem {
+    let d = (2 * h + hv) * 128;
+    let inner = if k_first { [1, 128] } else { [128, 1] };
+    let strides = [hv * 16384, 16384, inner[0], inner[1]];
+    let state = TensorArg::strided(1 << 20, u64::MAX, elem, &[n + 2, hv, 128, 128], &strides).expect("a tensor");
+    Problem {
+        tokens: Tokens::Convolved(Convolution {
+            x: tensor(Elem::BF16, &[n, d]),
+            weight: tensor(Elem::F32, &[d, 4]),
+            bias: Some(tensor(Elem::F32, &[d])),
+            state: tensor(Elem::F32, &[n + 1, d, 3]),
+            slots: tensor(Elem::I32, &[n]),
+            slots_out: None,
+            workspace: tensor(Elem::U32, &[n, h]),
+        }),
+        g: tensor(Elem::BF16, &[n, hv, 128]),
+        beta: tensor(Elem::BF16, &[n, hv]),
+        a_log: None,
+        dt_bias: Some(tensor(Elem::F32, &[hv, 128])),
+        state,
+        state_slots: tensor(Elem::I32, &[n]),
+        state_slots_out: None,
+        out: tensor(Elem::BF16, &[n, hv, 128]),
+        scale: 0.088_388_35,
+        gate: Gate::Bounded { lower_bound: -5.0 },
+        null: -1,
+    }
+}
+
+/// The variant of a plan.
+fn variant_of(plan: &Plan) -> DecodeVariant {
+    let found = DecodeVariant::ALL.iter().find(|v| std::ptr::eq(v.desc(), plan.desc()));
+    *found.expect("a variant of decode")
+}
+
+const KINDS: [(Elem, bool); 4] = [(Elem::F32, false), (Elem::F32, true), (Elem::BF16, false), (Elem::BF16, true)];
+
+#[test]
+fn every_size_has_a_plan_with_the_preferred_tile() {
+    for (elem, k_first) in KINDS {
+        for (n, h, hv) in [
+            (1, 1, 1),
+            (1, 1, 3),
+            (3, 1, 3),
+            (1, 8, 32),
+            (1, 64, 64),
+            (2, 32, 64),
+            (8, 64, 64),
+            (128, 64, 64),
+            (70_000, 1, 1),
+        ] {
+            let plan = plan(&problem(n, h, hv, elem, k_first), &HOPPER, &Options::default());
+            let plan = plan.unwrap_or_else(|error| panic!("N {n}, H {h}, HV {hv}, {elem}: {error}"));
+            let variant = variant_of(&plan);
+            let layout = Layout { heads: h, value_heads: hv, channels_inner: false, k_first, state: elem };
+            let wanted = preferred(n * hv, &layout);
+            assert_eq!((variant.state(), variant.k_first()), (elem, k_first));
+            assert_eq!((variant.bv(), variant.threads(), variant.ctas()), wanted, "{}", variant.desc().entry);
+            let grid = [n as u32, (hv * 128 / u64::from(variant.bv())) as u32, 1];
+            assert_eq!(plan.prepared().grid, grid, "{}", variant.desc().entry);
+        }
+    }
+}
+
+/// A narrow tile has no grid for so many heads; a wider one has.
+#[test]
+fn many_heads_take_a_wider_tile() {
+    let plan = plan(&problem(1, 8192, 8192, Elem::F32, false), &HOPPER, &Options::default()).unwrap();
+    assert!(plan.prepared().grid[1] <= 65_535);
+}
+
+#[test]
+fn nothing_to_do_is_an_empty_plan() {
+    let plan = plan(&problem(0, 1, 2, Elem::F32, false), &HOPPER, &Options::default()).unwrap();
+    assert!(plan.prepared().is_empty());
+}
+
+#[test]
+fn a_forced_variant_runs_what_it_can() {
+    for variant in DecodeVariant::ALL {
+        for (elem, k_first) in KINDS {
+            let options = Options { variant: Some(variant), ..Options::default() };
+            let fits = (variant.state(), variant.k_first()) == (elem, k_first);
+            match plan(&problem(2, 1, 2, elem, k_first), &HOPPER, &options) {
+                Ok(plan) => assert!(fits && variant_of(&plan) == variant),
+                Err(error) => assert!(!fits && error.to_string().contains("it is for a state of"), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn other_devices_are_told_what_is_needed() {
+    let small = problem(1, 1, 1, Elem::F32, false);
+    let error = plan(&small, &Capability(8, 0), &Options::default()).unwrap_err().to_string();
+    assert_eq!(error, "decode: no variant runs on compute capability 8.0; sm_90 is needed");
+    let options = Options { variant: Some(DecodeVariant::ALL[0]), ..Options::default() };
+    let error = plan(&small, &Capability(8, 0), &options).unwrap_err().to_string();
+    assert!(error.contains("it is written for sm_90, the device has compute capability"), "{error}");
+    assert!(plan(&small, &Capability(10, 0), &Options::default()).is_ok());
+}
+
+#[test]
+fn options_reach_the_launch() {
+    let scalar = |plan: &Plan, name: &str| {
+        let param = plan.desc().params.iter().find(|p| p.name == name).expect("the parameter exists");
+        plan.prepared().params[param.offset as usize]
+    };
+    let with = |options: Options| plan(&problem(2, 1, 2, Elem::F32, false), &HOPPER, &options).unwrap();
+    let waits = with(Options { pdl: true, ..Options::default() });
+    assert!(waits.prepared().pdl && scalar(&waits, "early") == 0);
+    let early = with(Options { pdl: true, stable_pools: true, ..Options::default() });
+    assert!(early.prepared().pdl && scalar(&early, "early") == 1);
+    // Without PDL there is no predecessor that still runs, and so nothing to be ahead of.
+    let alone = with(Options { stable_pools: true, ..Options::default() });
+    assert!(!alone.prepared().pdl && scalar(&alone, "early") == 0);
+    for evict_first in [false, true] {
+        let forced = with(Options { evict_first, ..Options::default() });
+        assert_eq!(scalar(&forced, "evict_first"), u8::from(evict_first));
+    }
+}
