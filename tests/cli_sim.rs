@@ -13,7 +13,7 @@ fn kda(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn a_kernel_of_each_family_is_clean_under_every_schedule() {
-    for desc in ["scale_add__block256", "conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t2_nolong"] {
+    for desc in ["scale_add__block256", "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong"] {
         let (code, out, err) = kda(&["sim", desc, "--schedule", "all", "--seed", "4"]);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
         assert!(out.starts_with(&format!("{desc}, seed 4\n")), "{out}");
@@ -30,9 +30,9 @@ fn a_kernel_of_each_family_is_clean_under_every_schedule() {
 
 #[test]
 fn names_are_checked_with_near_ones() {
-    let (code, out, err) = kda(&["sim", "conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t9_nolong"]);
+    let (code, out, err) = kda(&["sim", "conv_verify__bv64_lanes32_ctas2_f32_noinner_t9_nolong"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.contains("near it: `conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t1_nolong`"), "{err}");
+    assert!(err.contains("near it: `conv_verify__bv64_lanes32_ctas2_f32_noinner_t1_nolong`"), "{err}");
     let (code, _, err) = kda(&["sim", "scale_add__block256", "--schedule", "early"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("there is no schedule `early`; near it: `early-async`"), "{err}");

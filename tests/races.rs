@@ -31,8 +31,8 @@ fn kernels() -> [(ConvVerifyVariant, usize); 8] {
         (find(64, false, 4, Elem::BF16, true), 4),
         (find(32, true, 8, Elem::F32, false), 11),
         (find(32, true, 8, Elem::BF16, true), 11),
-        (find(16, false, 2, Elem::F32, true), 2),
-        (find(128, false, 3, Elem::BF16, false), 3),
+        (find(64, false, 1, Elem::F32, true), 1),
+        (find(64, false, 2, Elem::BF16, false), 2),
     ]
 }
 

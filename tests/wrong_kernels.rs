@@ -116,7 +116,7 @@ fn a_check_tells_wrong_kernels() {
             survivors.push(what);
         }
     }
-    assert!(count >= 100, "{count} mutants");
+    assert!(count >= 80, "{count} mutants");
     assert!(survivors.is_empty(), "{} of {count} survive (seed {SEED}):\n{}", survivors.len(), survivors.join("\n"));
 }
 

@@ -12,6 +12,7 @@ pub struct Source {
 }
 
 const MATH: &str = include_str!("device/math.rs");
+const STEP: &str = include_str!("device/step.rs");
 
 const fn plain(family: &'static str, text: &'static str) -> Source {
     Source { family, text, libraries: &[] }
@@ -29,8 +30,8 @@ pub const SOURCES: [Source; 12] = [
     plain("cluster_sum", include_str!("ladder/rung7_cluster_sum.rs")),
     plain("blackwell_product", include_str!("ladder/rung8_blackwell_product.rs")),
     Source { family: "gemm", text: include_str!("families/gemm.rs"), libraries: &[MATH] },
-    Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH] },
-    Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH] },
+    Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH, STEP] },
+    Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
 ];
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ mod tests {
     /// Of a variant outside --all nobody has written down why mutants live.
     #[test]
     fn other_variants_are_judged_by_their_rate() {
-        let (verdict, out, err) = mutate("conv_verify__bv64_lanes32_ctas2_noflat_f32_noinner_t1_nolong");
+        let (verdict, out, err) = mutate("conv_verify__bv64_lanes32_ctas2_f32_noinner_t1_nolong");
         assert_eq!(err, "");
         assert!(out.contains("\n    no reason recorded\n") && !out.contains("NOT EXPLAINED"), "{out}");
         let end: Vec<&str> = out.lines().rev().take(2).collect();

@@ -32,7 +32,7 @@ fn another_schedule_gives_the_same_bits() {
         ("scale_add__block128", 1),
         ("gemm_ws__bn128_stages6_ctas1_f32", 1),
         ("role_silu", 1),
-        ("conv_verify__bv8_lanes8_ctas1_flat_f32_noinner_t2", 4),
+        ("conv_verify__bv8_lanes8_ctas1_f32_noinner_t2", 4),
     ] {
         let rows = rows(&SimExecutor::new(options), entry).expect("both run");
         let compared: Vec<&Measured> = rows.iter().filter(|row| row.output.contains("elements differ")).collect();
@@ -48,7 +48,7 @@ fn a_device_that_computes_something_else_is_found() {
     for (entry, from, to) in [
         ("scale_add__block128", "fma.rn.f32", "fma.rz.f32"),
         ("gemm_ws__bn128_stages6_ctas1_bf16_nosilu", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32"),
-        ("conv_verify__bv8_lanes8_ctas1_flat_f32_noinner_t2", "cvt.rn.bf16.f32", "cvt.rz.bf16.f32"),
+        ("conv_verify__bv8_lanes8_ctas1_f32_noinner_t2", "cvt.rn.bf16.f32", "cvt.rz.bf16.f32"),
     ] {
         let rows = rows(&changed(from, to), entry).expect("both run");
         let found = rows.iter().any(|row| row.output.contains("elements differ") && row.error > 0.0);

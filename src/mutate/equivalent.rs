@@ -63,7 +63,7 @@ pub const REASONS: &[Reason] = &[
 ];
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
-const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_f32_noinner_common_t2_nolong";
+const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong";
 const SHUFFLED: &str = "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4";
 const SUMMED: &str = "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";

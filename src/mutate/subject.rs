@@ -16,8 +16,8 @@ const CHOSEN: [&str; 7] = [
     "scale_add__block128",
     "cluster_sum__ctas2",
     "gemm_ws__bn256_stages4_ctas2_bf16_silu",
-    "conv_verify__bv64_lanes32_ctas2_f32_noinner_common_t2_nolong",
-    "conv_verify__bv32_lanes8_ctas1_bf16_inner_common_t8_long",
+    "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong",
+    "conv_verify__bv32_lanes8_ctas1_bf16_inner_t8_long",
     "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4",
     "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4",
 ];

@@ -42,7 +42,7 @@ fn is_reported(run: &mut Run, n: u32, from: &str, to: &str, which: usize) {
     run.compiled.ptx = text;
 }
 
-const MEET: &str = "    barrier.cluster.arrive.release.aligned;\n    barrier.cluster.wait.acquire.aligned;\n";
+const MEET: &str = "\tbarrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;\n";
 
 /// Every CTA reads the next one's numbers.
 const READ_NEXT: &str = "let mine = smem::<u32, Shape<64>>();
@@ -74,7 +74,7 @@ fn ctas_read_each_other() {
         }
         // The author's barrier, and the one that the compiler adds at the end.
         assert_eq!(run.compiled.ptx.matches(MEET).count(), 2, "{}", run.compiled.ptx);
-        is_reported(&mut run, n, MEET, "    bar.sync 0;\n", 0);
+        is_reported(&mut run, n, MEET, "\tbar.sync 0;\n", 0);
         is_reported(&mut run, n, MEET, "", 1);
     }
 }
@@ -124,8 +124,8 @@ fn ctas_write_each_other() {
             assert_eq!(y[cta * 64 + tid], at(tid % 4, tid / 4 * 4 + from).wrapping_add(last), "CTA {cta} thread {tid}");
         }
     }
-    is_reported(&mut run, n, "    barrier.cluster.arrive.release.aligned;\n", "", 0);
-    is_reported(&mut run, n, MEET, "    bar.sync 0;\n", 0);
+    is_reported(&mut run, n, "\tbarrier.cluster.arrive.release.aligned;\n", "", 0);
+    is_reported(&mut run, n, MEET, "\tbar.sync 0;\n", 0);
     is_reported(&mut run, n, MEET, "", 1);
 }
 
@@ -186,7 +186,7 @@ fn bulk_copies_read_what_other_ctas_wrote() {
     for (i, y) in y.iter().enumerate() {
         assert_eq!(*y, x[i ^ 64]);
     }
-    let fence = "    fence.proxy.async.shared::cluster;\n";
+    let fence = "\tfence.proxy.async.shared::cluster;\n";
     assert_eq!(run.compiled.ptx.matches(fence).count(), 1, "{}", run.compiled.ptx);
     is_reported(&mut run, n, fence, "", 0);
 }
@@ -345,7 +345,7 @@ mod family {{
         run.map("x", &x, &[rows as u64, 32]).set("n", rows as u32);
         run.map("y", &vec![0f32; x.len() * size as usize], &[size.into(), rows as u64, 32]);
         assert_eq!(run.launch_everywhere(size).read::<f32>("y"), x.repeat(size as usize), "clusters of {size}");
-        let arrival = "    mbarrier.arrive.shared::cluster.b64";
+        let arrival = "\tmbarrier.arrive.shared::cluster.b64";
         assert_eq!(run.compiled.ptx.matches(arrival).count(), size as usize, "{}", run.compiled.ptx);
         let last = run.compiled.ptx.lines().rfind(|l| l.starts_with(arrival)).expect("an arrival").to_string();
         is_reported(&mut run, size, &last, "", 0);
@@ -371,7 +371,7 @@ fn what_a_multicast_needs_is_not_missed() {
         is_reported(&mut run, size, &mapa, &format!("{own};"), 0);
         run.compiled.ptx = text;
         // The publication and the end.
-        is_reported(&mut run, size, MEET, "    bar.sync 0;\n", 0);
+        is_reported(&mut run, size, MEET, "\tbar.sync 0;\n", 0);
         is_reported(&mut run, size, MEET, "", 1);
     }
 }

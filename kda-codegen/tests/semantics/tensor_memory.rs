@@ -188,7 +188,7 @@ fn what_tensor_memory_needs_is_not_missed() {
     // Of the two ahead of products one is enough, and the epilogue has fenced its last reads before the end.
     assert_eq!(missed, [0, 1, 4], "{}", run.compiled.ptx);
     let text = run.compiled.ptx.clone();
-    run.compiled.ptx = text.replacen("    tcgen05.fence::after_thread_sync;\n", "", 1);
+    run.compiled.ptx = text.replacen("\ttcgen05.fence::after_thread_sync;\n", "", 1);
     assert!(reports(&mut run, "tcgen05.fence", 0).contains(&Code::Race));
     run.compiled.ptx = text;
     // A wait that goes on without its phase; with one accumulator, so that it is waited for.

@@ -10,13 +10,12 @@
 /// ```
 /// Rounding: y once to bf16, out once to bf16, everything else f32. Sums over K and sums of squares follow one tree in
 /// every variant, so bits depend neither on the variant nor on the batch.
-#[kda_dsl::kernels(arch = sm_90, uses = [crate::device::math])]
+#[kda_dsl::kernels(arch = sm_90, uses = [crate::device::math, crate::device::step])]
 pub mod conv_verify {
     const K: u32 = 128;
     const V: u32 = 128;
     const TAPS: u32 = 3; // history columns; the fourth tap is the token itself
     const WINDOW: u32 = TAPS * K; // elements of a window of one head
-    const EPSILON: f32 = 1e-6;
     const MOST_SLOTS: u32 = 2_147_483_647;
     const MOST_REQUESTS: u32 = 65_535; // grid.y
 
@@ -31,10 +30,10 @@ pub mod conv_verify {
             (8, 8, 1), (16, 8, 2), (32, 8, 1), (32, 8, 2), (64, 32, 1), (64, 32, 2), (128, 32, 1), (128, 32, 2)
         ],
         // What engines run comes first: fp32 [D, 3] and bf16 [3, D].
-        (POOL, INNER, COMMON) in [(f32, false, true), (bf16, true, true), (f32, true, false), (bf16, false, false)],
+        (POOL, INNER) in [(f32, false), (bf16, true), (f32, true), (bf16, false)],
         (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
         skip_if(LONG && (CTAS == 2 || BV == 8 || BV == 64)),
-skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
+        skip_if(INNER == (size_of::<POOL>() == 4) && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
     )]
     #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
     #[requires(n_req <= MOST_REQUESTS)]
@@ -50,14 +49,13 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
     #[requires(INNER || tap_pitch <= 1 && window_tap <= 1)]
     #[requires(INNER || channel_pitch % TAPS == 0 && channel_pitch <= TAPS && window_channel % TAPS == 0 && window_channel <= TAPS)]
     fn conv_verify<
-        const T: u32,       // tokens of a pass
-        const LONG: bool,   // several passes
-        const BV: u32,      // rows of V a CTA
-        const LANES: u32,   // lanes that share a row
-        const CTAS: u32,    // CTAs an SM
-        POOL: Elem,         // type of convolution pool and windows
-        const INNER: bool,  // these are [3, D], not [D, 3]
-        const COMMON: bool, // all tiles exist for this pool
+        const T: u32,      // tokens of a pass
+        const LONG: bool,  // several passes
+        const BV: u32,     // rows of V a CTA
+        const LANES: u32,  // lanes that share a row
+        const CTAS: u32,   // CTAs an SM
+        POOL: Elem,        // type of convolution pool and windows
+        const INNER: bool, // these are [3, D], not [D, 3]
     >(
         #[dims(n_req, tokens, d)] x: Global<bf16>,
         #[dims(n_req, tokens, vheads, K)] a: Global<bf16>,
@@ -162,7 +160,7 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
         let wide_taps = taps_f32.at([channel, 0]).load_v_if::<4>(conv_role);
         let packed_taps = taps_bf16.at([channel]).cast::<u32>().at([0]).load_v_if::<2>(conv_role);
         let bias = conv_bias.at([channel]).load_if(conv_role);
-        let real = null < line && line < lines as i32 && null < slot && slot < slots as i32;
+        let real = step::is_live(line, null, lines) && step::is_live(slot, null, slots);
         let past = real && conv_role;
         let loaded = from_fn::<TAPS>(|j| conv.at([line as u32, channel, j]).load_if(past));
         let active = warp < STEP / G;
@@ -178,7 +176,7 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
         let hoisted_x = from_fn::<T>(|t| x.at([n, t, channel]).load_if(conv_now));
         let hoisted_a = from_fn::<T>(|t| a.at([n, t, hv, c]).load_if(gate_now));
         let hoisted_b = b.at([n, c, hv]).load_if(gate_now && c < T);
-        let snap = snapshot_rows[n];
+        let mut snap = snapshot_rows.at([n]).load_if(HOIST);
         if !real {
             for i in (tid..tokens * BV).step_by(512) {
                 out.at([n, i / BV, hv, v0 + i % BV]).store(bf16::ZERO);
@@ -201,11 +199,14 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                 } else {
                     from_fn::<T>(|t| x.at([n, base + t, channel]).load_if(on && t < len))
                 };
+                if const { !HOIST } {
+                    snap = snapshot_rows[n]; // behind the tokens: its value is waited for at once
+                }
                 let mut total = from_fn::<PADDED>(|t| 0.0);
                 let stream = from_fn::<STREAM>(|i| if const { i < TAPS } { history[i] } else { raw[i - TAPS] as f32 });
                 // One branch for all tokens, so that their chains overlap.
                 let sums = if narrow_taps {
-                    let w = unpack(packed_taps);
+                    let w = step::unpack(packed_taps);
                     from_fn::<T>(|t| {
                         math::chain_rounded(bias, w, [stream[t], stream[t + 1], stream[t + 2], stream[t + 3]])
                     })
@@ -224,7 +225,7 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                     if const { INNER } {
                         #[unroll]
                         for i in 0..STREAM - 1 {
-                            inputs[[part, i * K + c]] = raw_input::<POOL>(stream[i + 1]);
+                            inputs[[part, i * K + c]] = step::as_pool::<POOL>(stream[i + 1]);
                         }
                     } else {
                         #[unroll]
@@ -232,7 +233,8 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                             if part == 2 || owner || t + 1 == len {
                                 #[unroll]
                                 for j in 0..TAPS {
-                                    inputs[[part, t * WINDOW + TAPS * c + j]] = raw_input::<POOL>(stream[t + 1 + j]);
+                                    inputs[[part, t * WINDOW + TAPS * c + j]] =
+                                        step::as_pool::<POOL>(stream[t + 1 + j]);
                                 }
                             }
                         }
@@ -254,16 +256,18 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                     let raw = from_fn::<T>(|t| a.at([n, base + t, hv, c]).load_if(t < len));
                     (raw, b.at([n, base + c, hv]).load_if(c < len))
                 };
+                if const { !HOIST } {
+                    snap = snapshot_rows[n];
+                }
                 if bounded {
                     #[unroll]
                     for t in 0..T {
-                        let z = raw[t] as f32 + gate_bias;
-                        decays[[t, c]] = math::exp(lower_bound * math::sigmoid(math::exp(rate) * z));
+                        decays[[t, c]] = step::decay(true, lower_bound, rate, raw[t] as f32 + gate_bias);
                     }
                 } else {
                     #[unroll]
                     for t in 0..T {
-                        decays[[t, c]] = math::exp(-math::scaled_softplus(rate, raw[t] as f32 + gate_bias));
+                        decays[[t, c]] = step::decay(false, lower_bound, rate, raw[t] as f32 + gate_bias);
                     }
                 }
                 if c < len {
@@ -273,7 +277,7 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
             cta_sync();
 
             // ---- Windows and roll of v: a lane a copy, three copies a token where the channels are innermost
-            let keep = null < snap && snap < snapshot_len as i32;
+            let keep = step::is_live(snap, null, snapshot_len);
             let mut arrived: u32 = 0;
             if warp == 15 {
                 let (t, j) = if const { INNER } { (lane / 4, lane % 4) } else { (lane, 0) };
@@ -312,9 +316,8 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                 #[unroll(if BV == 8 && T > 4 { T } else { 1 })]
                 for t in 0..len {
                     let next = min(t + 1, len - 1);
-                    let kk = squares.at([1, t, 0]).load_v::<4>();
                     let qq = squares.at([0, t, 0]).load_v::<4>();
-                    let key_norm = rsqrt_approx(((kk[0] + kk[1]) + kk[2]) + kk[3] + EPSILON);
+                    let key_norm = step::inverse_norm(squares.at([1, t, 0]).load_v::<4>());
                     let strength = betas[[t]] * key_norm;
                     let c1 = strength * qkv[[2, t, my_row]];
                     let c2 = -strength * key_norm;
@@ -339,7 +342,7 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                             out.at([n, base + t - 1, hv, v0 + my_row]).store(bf16::rn(z[1] * query_norm));
                         }
                     }
-                    query_norm = rsqrt_approx(((qq[0] + qq[1]) + qq[2]) + qq[3] + EPSILON) * scale;
+                    query_norm = step::inverse_norm(qq) * scale;
                     let u = fma(c2, z[0], c1);
                     let mut outputs = from_fn::<R>(|r| 0.0);
                     #[unroll]
@@ -423,19 +426,5 @@ skip_if(!COMMON && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
                 l2::prefetch(x.at([n, lane, channel - lane]));
             }
         }
-    }
-
-    /// The two taps of a word are the bits of two bf16 numbers.
-    #[device]
-    fn unpack(words: [u32; 2]) -> [f32; 4] {
-        from_fn::<4>(|j| {
-            f32::from_bits(if const { j % 2 == 0 } { words[j / 2] << 16 } else { words[j / 2] & 0xffff0000 })
-        })
-    }
-
-    /// An input as the pool holds it: raw inputs and histories are never rounded.
-    #[device]
-    fn raw_input<POOL: Elem>(x: f32) -> POOL {
-        if const { size_of::<POOL>() == 4 } { x } else { bf16::from_bits((x.to_bits() >> 16) as u16) }
     }
 }

@@ -13,21 +13,14 @@
 /// Rounding: y once to bf16, out once to bf16, a bf16 state once to bf16 behind out; everything else f32. Sums follow the
 /// trees of `conv_verify`, so a verify of T tokens gives the bits of T decodes, and bits depend neither on the variant, nor
 /// on the order of the state, nor on the batch.
-#[kda_dsl::kernels(arch = sm_90, uses = [crate::device::math])]
+#[kda_dsl::kernels(arch = sm_90, uses = [crate::device::math, crate::device::step])]
 pub mod decode {
     const K: u32 = 128;
     const V: u32 = 128;
     const TAPS: u32 = 3; // history columns; the fourth tap is the token itself
     const WINDOW: u32 = TAPS * K; // elements of a window of one head
-    const EPSILON: f32 = 1e-6;
     const MOST_SLOTS: u32 = 2_147_483_647;
     const GATE: u32 = 3; // the part behind q, k and v
-
-    /// Whether an entry that is read and one that is written are both live.
-    #[device]
-    fn is_live(read: i32, write: i32, null: i32, length: u32) -> bool {
-        null < read && read < length as i32 && null < write && write < length as i32
-    }
 
     /// The part of a sum over K that a lane of a row holds: G groups in pieces of P; strides 8 and 16 stay inside the lane,
     /// and stride 1 where a piece has two groups.
@@ -215,7 +208,9 @@ pub mod decode {
         let gate_bias = dt_bias.at([hv, c]).load();
         let to_slot = select(state_slots_out.is_present(), other_slot, slot);
         let to_line = select(conv_slots_out.is_present(), other_line, line);
-        let real = is_live(slot, to_slot, null, slots) && (!fused || is_live(line, to_line, null, lines));
+        let live_slots = step::is_live(slot, null, slots) && step::is_live(to_slot, null, slots);
+        let live_lines = step::is_live(line, null, lines) && step::is_live(to_line, null, lines);
+        let real = live_slots && (!fused || live_lines);
         let reads = real && works;
         let wide_past = from_fn::<JOBS>(|i| {
             from_fn::<TAPS>(|j| conv_f32.at([line, channel[i] * channel_step + j * tap_step]).load_if(real && on[i]))
@@ -255,12 +250,7 @@ pub mod decode {
             for i in 0..JOBS {
                 if part[i] == GATE {
                     let z = select(g_f32.is_present(), wide_gate, narrow_gate as f32) + gate_bias;
-                    let g = if bounded {
-                        lower_bound * math::sigmoid(math::exp(rate) * z)
-                    } else {
-                        -math::scaled_softplus(rate, z)
-                    };
-                    decays[[c]] = math::exp(g);
+                    decays[[c]] = step::decay(bounded, lower_bound, rate, z);
                     if c == 0 {
                         strength[[0]] = math::sigmoid(logit as f32);
                     }
@@ -281,14 +271,14 @@ pub mod decode {
                             // Copied bit by bit: raw inputs and histories are never rounded.
                             let width = select(part[i] == 2, BV, K);
                             let at = select(channel_step == 1, c, TAPS * c);
-                            let step = select(channel_step == 1, width, 1);
+                            let apart = select(channel_step == 1, width, 1);
                             #[unroll]
                             for j in 0..TAPS {
                                 if narrow_pool {
-                                    let bits = (inputs[j + 1].to_bits() >> 16) as u16;
-                                    windows16[[part[i] * WINDOW + at + step * j]] = bf16::from_bits(bits);
+                                    windows16[[part[i] * WINDOW + at + apart * j]] =
+                                        step::as_pool::<bf16>(inputs[j + 1]);
                                 } else {
-                                    windows[[part[i], at + step * j]] = inputs[j + 1];
+                                    windows[[part[i], at + apart * j]] = inputs[j + 1];
                                 }
                             }
                         }
@@ -317,10 +307,8 @@ pub mod decode {
         }
 
         // ---- Delta rule
-        let kk = squares.at([1, 0]).load_v::<4>();
-        let qq = squares.at([0, 0]).load_v::<4>();
-        let key_norm = rsqrt_approx(((kk[0] + kk[1]) + kk[2]) + kk[3] + EPSILON);
-        let query_norm = rsqrt_approx(((qq[0] + qq[1]) + qq[2]) + qq[3] + EPSILON) * scale;
+        let key_norm = step::inverse_norm(squares.at([1, 0]).load_v::<4>());
+        let query_norm = step::inverse_norm(squares.at([0, 0]).load_v::<4>()) * scale;
         let write = strength[[0]] * key_norm;
         let c2 = -write * key_norm;
         let to = state.at([to_slot, hv, corner.0.., corner.1..]).hint(l2::evict_first_if(evict_first));

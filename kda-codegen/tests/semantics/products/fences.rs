@@ -119,7 +119,7 @@ fn one_fence_where_all_meet() {
         .replace("if n == 1 { f.store(c, [16 * (warp % 4), 0]); }", "f.store(c, [16 * (warp % 4), 0]);");
     let mut run = check(&plain, [&a, &b], SQUARE, &product(&a, &b, (64, 64, 64)));
     assert_eq!(order(&run)[1..5], ["bar.warp.sync", "fence.proxy.async", "bar.sync", "wgmma.fence"]);
-    run.compiled.ptx = run.compiled.ptx.replacen("    fence.proxy.async.shared::cta;\n", "", 1);
+    run.compiled.ptx = run.compiled.ptx.replacen("\tfence.proxy.async.shared::cta;\n", "", 1);
     assert!(run.try_launch(1, &Options::default()).is_err());
 }
 
