@@ -64,8 +64,8 @@ pub const REASONS: &[Reason] = &[
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
 const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_f32_noinner_common_t2_nolong";
-const SHUFFLED: &str = "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4";
-const SUMMED: &str = "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4";
+const SHUFFLED: &str = "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first";
+const SUMMED: &str = "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already: the lane that arrives \
      knows of all stores, and the only proxy fence is that of the storing role, behind its wait for this arrival";
