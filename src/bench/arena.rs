@@ -21,6 +21,8 @@ pub enum Content {
     Weight,
     /// bf16 normals of deviation 1 in a pool of their own.
     NarrowHistory,
+    /// bf16 normals of deviation 0.1: states.
+    NarrowState,
     /// Zeros ahead of the first call.
     Zero,
     /// Anything: the operator writes it.
@@ -29,7 +31,7 @@ pub enum Content {
     Exact,
 }
 
-const CONTENTS: usize = 8;
+const CONTENTS: usize = 9;
 /// Every tensor starts at a multiple of this many bytes.
 const ALIGN: u64 = 512;
 /// Random elements in a pool before they repeat.
@@ -88,8 +90,9 @@ impl<'e> Arena<'e> {
             let drawn = rng.normals_f32(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
-        for content in [Content::Activation, Content::NarrowHistory] {
-            let drawn = rng.normals_bf16(DRAWN as usize, 1.0);
+        for (content, sigma) in [(Content::Activation, 1.0), (Content::NarrowHistory, 1.0), (Content::NarrowState, 0.1)]
+        {
+            let drawn = rng.normals_bf16(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
         for content in [Content::Zero, Content::Output, Content::Exact] {

@@ -6,7 +6,7 @@
 //! | question | file |
 //! | --- | --- |
 //! | which sizes | [`shape`] |
-//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`] |
+//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`], [`decode`] |
 //! | where do inputs lie, and what do they hold | [`arena`] |
 //! | how long does a call take | [`measure`] |
 //! | how fast is the memory | [`bandwidth`] |
@@ -20,6 +20,7 @@
 pub mod arena;
 pub mod bandwidth;
 pub mod conv_verify;
+pub mod decode;
 pub mod environment;
 pub mod measure;
 pub mod peers;
@@ -32,7 +33,6 @@ pub mod twin_check;
 
 use arena::Arena;
 use kda_core::{Executor, KernelDesc, PreparedLaunch};
-use kda_runtime::operators::preference::Table;
 use kda_runtime::{OpError, Plan};
 use shape::{List, Shape};
 
@@ -78,12 +78,23 @@ pub struct Contract {
     pub text: &'static str,
 }
 
+/// Calls whose variants are preferred by the same tables, one for each launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// What the names of its tables begin with.
+    pub prefix: &'static str,
+    /// Which calls, in words; empty for all.
+    pub text: &'static str,
+    /// What they are timed with: at each size that contract counts in which a variant is worst beside the fastest one.
+    pub contracts: &'static [Contract],
+}
+
 /// An operator under the bench.
 pub trait Subject: Sync {
     /// Its name, that of `kda_runtime::operators`.
     fn name(&self) -> &'static str;
 
-    /// What it is timed with, the one for the preference table first.
+    /// What it is timed with.
     fn contracts(&self) -> &'static [Contract];
 
     /// The shapes of a list.
@@ -101,8 +112,11 @@ pub trait Subject: Sync {
     /// The device refuses a copy, or the arena is full.
     fn call(&self, arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Box<dyn Call>, Failure>;
 
-    /// The table that its dispatch reads, and the file that holds it, relative to the repository.
-    fn preference(&self, launch: Launch) -> (&'static Table, &'static str);
+    /// The preference tables that its dispatch reads, each for all launches.
+    fn choices(&self) -> &'static [Choice];
+
+    /// The file that holds them, relative to the repository.
+    fn preference(&self) -> &'static str;
 
     /// Its hand-written twin in CUDA C++.
     fn twin(&self) -> Option<&dyn twin::Twin> {
@@ -141,5 +155,5 @@ pub trait Call {
 
 /// Every operator that can be timed.
 pub fn subjects() -> Vec<&'static dyn Subject> {
-    vec![&conv_verify::ConvVerify]
+    vec![&conv_verify::ConvVerify, &decode::Decode]
 }

@@ -44,7 +44,7 @@ pub struct Request {
     pub launches: Vec<Launch>,
     /// Which of our kernels.
     pub variants: Variants,
-    /// With one input set, too.
+    /// With one input set, too; with two where a call must not write what the next reads ahead of its wait.
     pub warm: bool,
     /// The hand-written twin, too.
     pub twin: bool,
@@ -96,6 +96,9 @@ pub fn run(
             for launch in &request.launches {
                 let twins: &[Kernel] = if own_twin { &twins } else { &[] };
                 rows.extend(site.time(&calls, *launch, twins, watch)?);
+            }
+            if !twin_check::is_finite(executor, calls[0].as_ref())? {
+                watch(Event::Note(format!("{} {shape}: results are not finite behind the replays", contract.name)))?;
             }
             if let Some(script) = &mut peers {
                 match script.ask(contract.name, *shape) {
@@ -249,6 +252,7 @@ impl Site<'_> {
         let cold = contenders(calls.len())?;
         let times = in_turn(self.executor, &cold, self.request.samples)?;
         let warm = match self.request.warm {
+            true if launch == Launch::PdlStable => in_turn(self.executor, &contenders(2)?, self.request.samples)?,
             true => in_turn(self.executor, &contenders(1)?, self.request.samples)?,
             false => Vec::new(),
         };

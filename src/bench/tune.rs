@@ -1,12 +1,13 @@
 //! From times to the preference table that dispatch reads.
 //!
-//! For each number of tokens that was measured, the fewest bands of pairs in which one variant is nowhere slower than the
+//! Where several contracts share a table, the time of a variant at a size is the worst of its times relative to the fastest
+//! variant's, over these contracts. For each number of tokens that was measured, the fewest bands of pairs in which one variant is nowhere slower than the
 //! fastest by more than half a percent. A bound between two measured sizes lies where the two variants' times meet, linear in the
 //! logarithm of the pairs. Numbers of tokens in between take the bands of the nearest that names variants for them; equal
 //! bands are one range.
 
 use super::report::{Row, Who};
-use super::{Failure, Launch};
+use super::{Choice, Contract, Failure, Launch};
 use kda_runtime::operators::preference::variant_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +15,7 @@ use std::fmt::Write;
 /// How much slower than the fastest a variant may be and still be preferred, so that the table is short.
 const SLACK: f64 = 1.005;
 
-/// Times of one launch mode: tokens, pairs, variant, µs.
+/// Times of one launch mode: tokens, pairs, variant, µs or times relative to the fastest variant's.
 pub type Times = BTreeMap<u64, BTreeMap<u64, BTreeMap<String, f64>>>;
 
 /// A row of the table.
@@ -28,18 +29,59 @@ pub struct Line {
     pub variant: String,
 }
 
-/// The times of our variants with one launch, in the first contract that was timed.
-pub fn times(rows: &[Row], launch: Launch) -> Times {
+/// The tables of a choice, one for each launch.
+pub struct Tables {
+    /// What the names of its constants begin with.
+    pub prefix: &'static str,
+    /// Which calls it is for, in words.
+    pub text: &'static str,
+    /// The lines for each launch.
+    pub lines: Vec<(Launch, Vec<Line>)>,
+}
+
+/// The tables of a choice; `covers(variant, tokens)` says whether a variant can run so many tokens.
+pub fn tables(rows: &[Row], launches: &[Launch], choice: &Choice, covers: &dyn Fn(&str, u64) -> bool) -> Tables {
+    let times: Vec<(Launch, Times)> = launches
+        .iter()
+        .map(|launch| (*launch, worst(choice.contracts.iter().map(|contract| times(rows, contract, *launch)))))
+        .collect();
+    let mut lines = times.iter().map(|(launch, times)| (*launch, table(times, covers))).collect::<Vec<_>>();
+    share(&mut lines, &times);
+    Tables { prefix: choice.prefix, text: choice.text, lines }
+}
+
+/// The times of our variants with one contract and launch. Of entries with one name the first one counts: dispatch's choice,
+/// else the first of the kernels, which dispatch prefers, too.
+pub fn times(rows: &[Row], contract: &Contract, launch: Launch) -> Times {
     let mut times = Times::new();
-    let contract = rows.first().map(|row| row.contract);
     for row in rows.iter().filter(|row| row.who == Who::Ours && row.launch == launch.name()) {
-        if Some(row.contract) == contract {
+        if row.contract == contract.name {
             let sizes = times.entry(row.shape.t).or_default().entry(row.shape.pairs()).or_default();
-            let us = sizes.entry(variant_name(&row.kernel)).or_insert(f64::INFINITY);
-            *us = us.min(row.us);
+            sizes.entry(variant_name(&row.kernel)).or_insert(row.us);
         }
     }
     times
+}
+
+/// For each size and variant the worst of its times relative to the fastest variant's; contracts that were not timed at a size,
+/// and variants that were not timed with all others, do not count.
+pub fn worst(contracts: impl Iterator<Item = Times>) -> Times {
+    let contracts: Vec<Times> = contracts.filter(|times| !times.is_empty()).collect();
+    let mut all = Times::new();
+    for (t, sizes) in contracts.iter().flatten() {
+        for pairs in sizes.keys() {
+            let there: Vec<_> = contracts.iter().filter_map(|times| times.get(t)?.get(pairs)).collect();
+            let relative = |name: &String| -> Option<f64> {
+                let of = |at: &&BTreeMap<String, f64>| {
+                    at.get(name).map(|us| us / at.values().copied().fold(f64::INFINITY, f64::min))
+                };
+                there.iter().map(of).try_fold(0.0, |worst: f64, ratio| ratio.map(|ratio| worst.max(ratio)))
+            };
+            let names = there[0].keys().filter_map(|name| Some((name.clone(), relative(name)?)));
+            all.entry(*t).or_default().insert(*pairs, names.collect());
+        }
+    }
+    all
 }
 
 /// The table; `covers(variant, tokens)` says whether a variant can run so many tokens.
@@ -141,7 +183,7 @@ fn meeting(sizes: &BTreeMap<u64, BTreeMap<String, f64>>, from: u64, to: u64, lef
     (((a + share * (b - a)).exp() + 1e-6).floor() as u64).clamp(from, to.saturating_sub(1).max(from))
 }
 
-/// The three tables as a Rust source file.
+/// The tables as a Rust source file; `contracts` are those that were timed.
 ///
 /// # Errors
 /// A launch mode has no times.
@@ -149,12 +191,14 @@ pub fn source(
     op: &str,
     environment: &str,
     multiprocessors: u32,
-    contract: &str,
-    tables: &[(Launch, Vec<Line>)],
+    contracts: &[Contract],
+    tables: &[Tables],
 ) -> Result<String, Failure> {
     let mut text = String::new();
     writeln!(text, "//! Which variant of `{op}` to prefer, by size. `kda bench {op} --tune` writes this file.\n//!")?;
-    for line in wrapped(&format!("Measured with the contract {contract}, cold L2, on: {environment}."), 116) {
+    let names = contracts.iter().map(|contract| contract.name).collect::<Vec<_>>().join(", ");
+    let contracts = if contracts.len() == 1 { "the contract" } else { "the contracts" };
+    for line in wrapped(&format!("Measured with {contracts} {names}, cold L2, on: {environment}."), 116) {
         writeln!(text, "//! {line}")?;
     }
     text.push_str(&body(multiprocessors, tables)?);
@@ -162,19 +206,30 @@ pub fn source(
 }
 
 /// The file without its comment.
-fn body(multiprocessors: u32, tables: &[(Launch, Vec<Line>)]) -> Result<String, Failure> {
+fn body(multiprocessors: u32, tables: &[Tables]) -> Result<String, Failure> {
     let mut text = String::from("\nuse crate::operators::preference::{Row, Table};\n");
-    let mut written: Vec<(&str, &Vec<Line>)> = Vec::new();
+    for tables in tables {
+        constants(&mut text, multiprocessors, tables)?;
+    }
+    Ok(text)
+}
+
+/// The three tables of a choice.
+fn constants(text: &mut String, multiprocessors: u32, tables: &Tables) -> Result<(), Failure> {
+    let mut written: Vec<(String, &Vec<Line>)> = Vec::new();
     for (launch, name, comment) in [
-        (Launch::Plain, "PLAIN", "Without programmatic dependent launch."),
-        (Launch::Pdl, "PDL", "With it, everything read behind the wait for the predecessor."),
-        (Launch::PdlStable, "PDL_STABLE", "With it, indices and pools read ahead of that wait."),
+        (Launch::Plain, "PLAIN", "Without programmatic dependent launch"),
+        (Launch::Pdl, "PDL", "With it, everything read behind the wait for the predecessor"),
+        (Launch::PdlStable, "PDL_STABLE", "With it, indices and pools read ahead of that wait"),
     ] {
+        let name = format!("{}{name}", tables.prefix);
         let (_, lines) = tables
+            .lines
             .iter()
             .find(|(given, lines)| *given == launch && !lines.is_empty())
-            .ok_or_else(|| format!("there are no times with the launch {}", launch.name()))?;
-        writeln!(text, "\n/// {comment}")?;
+            .ok_or_else(|| format!("there are no times for {name} with the launch {}", launch.name()))?;
+        let of = if tables.text.is_empty() { String::new() } else { format!("; {}", tables.text) };
+        writeln!(text, "\n/// {comment}{of}.")?;
         if let Some((same, _)) = written.iter().find(|(_, other)| *other == lines) {
             writeln!(text, "pub const {name}: Table = {same};")?;
         } else {
@@ -190,7 +245,7 @@ fn body(multiprocessors: u32, tables: &[(Launch, Vec<Line>)]) -> Result<String, 
         }
         written.push((name, lines));
     }
-    Ok(text)
+    Ok(())
 }
 
 fn bound(value: u64) -> String {
@@ -218,7 +273,8 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
 pub fn share(tables: &mut [(Launch, Vec<Line>)], times: &[(Launch, Times)]) {
     let Some((_, plain)) = tables.iter().find(|(launch, _)| *launch == Launch::Plain).cloned() else { return };
     for (launch, lines) in tables.iter_mut() {
-        let Some((_, times)) = times.iter().find(|(given, _)| given == launch) else { continue };
+        let timed = times.iter().find(|(given, times)| given == launch && !times.is_empty());
+        let Some((_, times)) = timed else { continue };
         let serves = times.iter().all(|(t, sizes)| {
             sizes.iter().all(|(pairs, at)| {
                 let best = at.values().copied().fold(f64::INFINITY, f64::min);

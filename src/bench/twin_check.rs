@@ -1,4 +1,4 @@
-//! Whether a hand-written twin computes what our kernel computes.
+//! Whether a hand-written twin computes what our kernel computes, and whether results stay finite.
 
 use super::session::{Event, Watch};
 use super::twin::Kernel;
@@ -49,10 +49,24 @@ fn once(executor: &CudaExecutor, launch: &PreparedLaunch) -> Result<(), Failure>
     Ok(executor.synchronize(Stream::default())?)
 }
 
+/// Whether the result of a call that has run is finite; in-place calls that run over and over must not grow.
+///
+/// # Errors
+/// The device refuses a copy.
+pub fn is_finite(executor: &CudaExecutor, call: &dyn Call) -> Result<bool, Failure> {
+    let Some((out, elements)) = call.output() else { return Ok(true) };
+    Ok(read(executor, out, elements)?.iter().all(|value| value.is_finite()))
+}
+
 /// The result of a launch, over poison.
 fn result(executor: &CudaExecutor, launch: &PreparedLaunch, out: u64, elements: u64) -> Result<Vec<f64>, Failure> {
     executor.fill(out, 0xFF, 2 * elements)?;
     once(executor, launch)?;
+    read(executor, out, elements)
+}
+
+/// Elements of bf16.
+fn read(executor: &CudaExecutor, out: u64, elements: u64) -> Result<Vec<f64>, Failure> {
     let mut bytes = vec![0; 2 * elements as usize];
     executor.read(out, &mut bytes)?;
     Ok(bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]]).to_f32())).collect())

@@ -53,19 +53,19 @@ pub const REASONS: &[Reason] = &[
     ptx(GEMM, Operator::Drop, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
     ptx(GEMM, Operator::Pending, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
     ptx(GEMM, Operator::Narrow, "cp.async.bulk.wait_group 0", 85, 1, END_OF_GRID),
-    ptx(STAGED, Operator::Drop, "bar.warp.sync", 387, 1, STAGED_OUTPUT),
-    source(STAGED, Operator::Drop, "warp_sync()", 387, 1, STAGED_OUTPUT),
-    source(STAGED, Operator::Later, "warp_sync()", 387, 1, STAGED_OUTPUT),
-    source(SHUFFLED, Operator::Later, "warp_sync()", 390, 1, STILL_AHEAD),
-    ptx(SUMMED, Operator::Drop, "bar.warp.sync", 390, 1, SUM_BARRIERS),
-    source(SUMMED, Operator::Drop, "warp_sync()", 390, 1, SUM_BARRIERS),
-    source(SUMMED, Operator::Later, "warp_sync()", 390, 1, SUM_BARRIERS),
+    ptx(STAGED, Operator::Drop, "bar.warp.sync", 390, 1, STAGED_OUTPUT),
+    source(STAGED, Operator::Drop, "warp_sync()", 390, 1, STAGED_OUTPUT),
+    source(STAGED, Operator::Later, "warp_sync()", 390, 1, STAGED_OUTPUT),
+    source(SHUFFLED, Operator::Later, "warp_sync()", 378, 1, STILL_AHEAD),
+    ptx(SUMMED, Operator::Drop, "bar.warp.sync", 378, 1, SUM_BARRIERS),
+    source(SUMMED, Operator::Drop, "warp_sync()", 378, 1, SUM_BARRIERS),
+    source(SUMMED, Operator::Later, "warp_sync()", 378, 1, SUM_BARRIERS),
 ];
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
 const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong";
-const SHUFFLED: &str = "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4";
-const SUMMED: &str = "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4";
+const SHUFFLED: &str = "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first";
+const SUMMED: &str = "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already: the lane that arrives \
      knows of all stores, and the only proxy fence is that of the storing role, behind its wait for this arrival";

@@ -18,8 +18,8 @@ const CHOSEN: [&str; 7] = [
     "gemm_ws__bn256_stages4_ctas2_bf16_silu",
     "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong",
     "conv_verify__bv32_lanes8_ctas1_bf16_inner_t8_long",
-    "decode__nok_first_f32_threads128_bv32_lanes8_extra1_ctas4",
-    "decode__k_first_bf16_threads128_bv32_lanes1_extra0_ctas4",
+    "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first",
+    "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first",
 ];
 
 /// One variant of every shipped design.

@@ -7,12 +7,11 @@ mod twin;
 use super::arena::{Arena, Content};
 use super::shape::{List, Shape};
 use super::twin::{Kernel, Twin};
-use super::{Call, Contract, Failure, Launch, Subject};
+use super::{Call, Choice, Contract, Failure, Launch, Subject};
 use kda_core::{Elem, Executor, KernelDesc, PreparedLaunch, TensorArg};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::rng::Rng;
-use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, dispatch, plan};
-use kda_runtime::operators::preference::Table;
+use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
 use kda_runtime::{OpError, Plan};
 
 /// K and V: channels of a head.
@@ -51,9 +50,10 @@ impl Subject for ConvVerify {
             }
             List::Small => grid(&[4, 6, 8], &[8, 16, 32, 64]),
             List::Table => grid(&[4], &[8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8192]),
-            List::Tune => {
-                grid(&[1, 2, 3, 4, 6, 8, 16], &[1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096])
-            }
+            List::Tune => grid(
+                &[1, 2, 3, 4, 6, 8, 12, 16],
+                &[1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096],
+            ),
         }
     }
 
@@ -79,8 +79,12 @@ impl Subject for ConvVerify {
         Ok(Box::new(Verify { problem, shape, bytes: self.bytes(contract, shape) }))
     }
 
-    fn preference(&self, launch: Launch) -> (&'static Table, &'static str) {
-        (dispatch::preference(&options(None, launch)), "kda-runtime/src/operators/conv_verify/preference.rs")
+    fn choices(&self) -> &'static [Choice] {
+        &[Choice { prefix: "", text: "", contracts: &[FP32, BF16] }]
+    }
+
+    fn preference(&self) -> &'static str {
+        "kda-runtime/src/operators/conv_verify/preference.rs"
     }
 
     fn twin(&self) -> Option<&dyn Twin> {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::bench::report::tests::row;
 use crate::bench::shape::Shape;
-use kda_runtime::operators::conv_verify::preference;
 use kda_runtime::operators::preference::Table;
+use kda_runtime::operators::{conv_verify, decode};
 
 /// Tokens, pairs, and the variants' µs.
 type Point<'p> = (u64, u64, &'p [(&'p str, f64)]);
@@ -23,6 +23,8 @@ fn line(tokens: (u64, u64), pairs: u64, variant: &str) -> Line {
 }
 
 const END: u64 = u64::MAX;
+const WIDE: Contract = Contract { name: "fp32", text: "" };
+const NARROW: Contract = Contract { name: "bf16", text: "" };
 
 #[test]
 fn the_fastest_wins_and_bounds_lie_where_times_meet() {
@@ -71,19 +73,21 @@ fn a_variant_that_was_not_timed_beside_another_meets_it_in_the_middle() {
 }
 
 #[test]
-fn times_are_those_of_our_variants_in_the_first_contract() {
+fn times_are_those_of_our_variants_in_one_contract() {
     let shape = Shape { t: 4, h: 8, n: 2 };
     let mut other = row(shape, "plain", Who::Ours, "op__a_t4", false, 1.0);
     other.contract = "bf16";
     let rows = [
         row(shape, "plain", Who::Ours, "op__a_t4", true, 5.0),
-        row(shape, "plain", Who::Ours, "op__b_t4", false, 6.0),
+        row(shape, "plain", Who::Ours, "op__b_f32_t4", false, 6.0),
+        row(shape, "plain", Who::Ours, "op__b_f32_t4_long", false, 3.0),
         row(shape, "plain", Who::Twin, "op__c_t4", false, 1.0),
         row(shape, "pdl", Who::Ours, "op__a_t4", true, 4.0),
         other,
     ];
-    assert_eq!(times(&rows, Launch::Plain), made_up(&[(4, 16, &[("a", 5.0), ("b", 6.0)])]));
-    assert_eq!(times(&rows, Launch::Pdl), made_up(&[(4, 16, &[("a", 4.0)])]));
+    assert_eq!(times(&rows, &WIDE, Launch::Plain), made_up(&[(4, 16, &[("a", 5.0), ("b", 6.0)])]));
+    assert_eq!(times(&rows, &WIDE, Launch::Pdl), made_up(&[(4, 16, &[("a", 4.0)])]));
+    assert_eq!(times(&rows, &NARROW, Launch::Plain), made_up(&[(4, 16, &[("a", 1.0)])]));
 }
 
 #[test]
@@ -97,24 +101,91 @@ fn launches_that_do_not_differ_share_a_table() {
     assert_eq!([&tables[1].1, &tables[2].1], [&plain, &own]);
 }
 
-/// What is written is what the committed file holds, so that it is formatted as the rest of the sources.
+/// A variant that is good with one contract and bad with the other is worse than one that is fair with both.
 #[test]
-fn the_committed_tables_are_written_as_they_stand() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kda-runtime/src/operators/conv_verify/preference.rs");
-    let committed = std::fs::read_to_string(path).unwrap();
+fn contracts_that_share_a_table_count_by_the_worst() {
+    let first = made_up(&[(4, 8, &[("a", 4.0), ("b", 5.0), ("c", 8.0)]), (4, 16, &[("a", 1.0)])]);
+    let second = made_up(&[(4, 8, &[("a", 30.0), ("b", 25.0), ("d", 20.0)])]);
+    let expected = made_up(&[(4, 8, &[("a", 1.5), ("b", 1.25)]), (4, 16, &[("a", 1.0)])]);
+    assert_eq!(worst([first.clone(), second, Times::new()].into_iter()), expected);
+    assert_eq!(worst([Times::new()].into_iter()), Times::new());
+    let alone = worst([first].into_iter());
+    assert_eq!(alone[&4][&8]["b"], 1.25, "one contract: relative to the fastest");
+}
+
+#[test]
+fn a_choice_has_a_table_for_each_launch() {
+    let shape = Shape { t: 4, h: 8, n: 2 };
+    let with = |contract: &Contract, launch, kernel: &str, us| {
+        let mut row = row(shape, launch, Who::Ours, kernel, false, us);
+        row.contract = contract.name;
+        row
+    };
+    let rows = [
+        with(&WIDE, "plain", "op__a_t4", 4.0),
+        with(&WIDE, "plain", "op__b_t4", 5.0),
+        with(&NARROW, "plain", "op__a_t4", 3.0),
+        with(&NARROW, "plain", "op__b_t4", 2.0),
+        with(&WIDE, "pdl", "op__a_t4", 2.0),
+        with(&WIDE, "pdl", "op__b_t4", 3.0),
+    ];
+    let choice = |contracts| Choice { prefix: "X_", text: "some calls", contracts };
+    let launches = [Launch::Plain, Launch::Pdl];
+    for (contracts, plain, pdl) in
+        [(&[WIDE][..], "a", Some("a")), (&[NARROW], "b", None), (&[WIDE, NARROW], "b", Some("a"))]
+    {
+        let tables = tables(&rows, &launches, &choice(contracts), &|_, _| true);
+        assert_eq!(tables.lines[0], (Launch::Plain, vec![line((1, END), END, plain)]));
+        let expected: Vec<Line> = pdl.iter().map(|name| line((1, END), END, name)).collect();
+        // Without any time there is no table, and so no file.
+        assert_eq!(tables.lines[1], (Launch::Pdl, expected));
+    }
+}
+
+/// Tables of a committed file.
+fn committed(prefix: &'static str, text: &'static str, tables: [Table; 3]) -> Tables {
     let lines =
         |table: Table| -> Vec<Line> { table.rows.iter().map(|row| line(row.tokens, row.pairs, row.variant)).collect() };
-    let tables = [
-        (Launch::Plain, lines(preference::PLAIN)),
-        (Launch::Pdl, lines(preference::PDL)),
-        (Launch::PdlStable, lines(preference::PDL_STABLE)),
-    ];
-    let written = body(preference::PLAIN.multiprocessors, &tables).unwrap();
-    let (comment, rest) = committed.split_once("\n\n").unwrap();
-    assert!(comment.lines().all(|line| line.starts_with("//!")), "{comment}");
-    assert_eq!(written, format!("\n{rest}"));
-    let whole = source("conv_verify", "a device", 132, "fp32", &tables).unwrap();
-    assert!(whole.ends_with(&written) && whole.starts_with("//! Which variant of `conv_verify`"));
-    assert!(whole.lines().all(|line| line.len() <= 120), "{whole}");
-    assert!(source("conv_verify", "a device", 132, "fp32", &tables[..2]).is_err());
+    Tables { prefix, text, lines: Launch::ALL.into_iter().zip(tables.map(lines)).collect() }
+}
+
+/// What is written is what the committed files hold, so that they are formatted as the rest of the sources.
+#[test]
+fn the_committed_tables_are_written_as_they_stand() {
+    use conv_verify::preference as verify;
+    use decode::preference as step;
+    let choices = |op: &str| {
+        let subject = crate::bench::subjects().into_iter().find(|subject| subject.name() == op).unwrap();
+        (subject.choices(), subject.preference())
+    };
+    for (op, tables) in [
+        ("conv_verify", vec![[verify::PLAIN, verify::PDL, verify::PDL_STABLE]]),
+        (
+            "decode",
+            vec![
+                [step::F32_VK_PLAIN, step::F32_VK_PDL, step::F32_VK_PDL_STABLE],
+                [step::F32_KV_PLAIN, step::F32_KV_PDL, step::F32_KV_PDL_STABLE],
+                [step::BF16_VK_PLAIN, step::BF16_VK_PDL, step::BF16_VK_PDL_STABLE],
+                [step::BF16_KV_PLAIN, step::BF16_KV_PDL, step::BF16_KV_PDL_STABLE],
+            ],
+        ),
+    ] {
+        let (choices, path) = choices(op);
+        assert_eq!(choices.len(), tables.len());
+        let multiprocessors = tables[0][0].multiprocessors;
+        let mut tables: Vec<Tables> =
+            choices.iter().zip(tables).map(|(choice, tables)| committed(choice.prefix, choice.text, tables)).collect();
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let committed = std::fs::read_to_string(path).unwrap();
+        let written = body(multiprocessors, &tables).unwrap();
+        let (comment, rest) = committed.split_once("\n\n").unwrap();
+        assert!(comment.lines().all(|line| line.starts_with("//!")), "{comment}");
+        assert_eq!(written, format!("\n{rest}"));
+        let whole = source(op, "a device", multiprocessors, &[WIDE, NARROW], &tables).unwrap();
+        assert!(whole.ends_with(&written) && whole.starts_with(&format!("//! Which variant of `{op}`")));
+        assert!(whole.contains("Measured with the contracts fp32, bf16, cold L2"), "{whole}");
+        assert!(whole.lines().all(|line| line.len() <= 120), "{whole}");
+        tables[0].lines.pop();
+        assert!(source(op, "a device", multiprocessors, &[WIDE], &tables).is_err());
+    }
 }

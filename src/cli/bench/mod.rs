@@ -10,11 +10,12 @@ use super::select::hint;
 use super::{Stop, Streams, Verdict, progress};
 use clap::Args;
 use files::Files;
+use kda::bench::arena::Arena;
 use kda::bench::environment::Environment;
 use kda::bench::report::Report;
 use kda::bench::session::{Event, Request, Variants};
 use kda::bench::shape::{List, Shape, Shapes};
-use kda::bench::{Contract, Failure, Launch, Subject, bandwidth, session, tune};
+use kda::bench::{Choice, Contract, Failure, Launch, Subject, bandwidth, session, tune};
 use kda::core::Executor;
 use kda::core::exec::ExecError;
 use kda::runtime::executor::cuda::CudaExecutor;
@@ -38,7 +39,7 @@ pub struct Arguments {
     /// Contracts; all of the operator's if absent.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     contract: Vec<String>,
-    /// Time with one input set, too, so that what fits L2 is there.
+    /// Time with one input set, too, so that what fits L2 is there (two sets with pdl-stable).
     #[arg(long)]
     warm: bool,
     /// Write every result as CSV, each shape as it is done.
@@ -75,7 +76,7 @@ pub fn run(arguments: &Arguments, subjects: &[&'static dyn Subject], streams: &m
     };
     let report = measure(arguments, subject, &request, &executor, streams)?;
     if let Some(file) = &arguments.tune {
-        let path = file.clone().unwrap_or_else(|| subject.preference(Launch::Plain).1.into());
+        let path = file.clone().unwrap_or_else(|| subject.preference().into());
         write_preference(subject, &request, &executor, &report, &path)?;
         writeln!(streams.out, "wrote {}", path.display())?;
     }
@@ -99,6 +100,14 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
         Shapes::Named(list) => subject.shapes(*list),
         Shapes::Given(shapes) => shapes.clone(),
     };
+    if let Shapes::Given(shapes) = arguments.shapes.as_ref().unwrap_or(&default) {
+        for (contract, shape) in
+            subject.contracts().iter().flat_map(|contract| shapes.iter().map(move |s| (contract, *s)))
+        {
+            let call = subject.call(&mut Arena::counting(), contract, shape);
+            call.map_err(|failure| Stop::Input(failure.to_string()))?;
+        }
+    }
     let launches = arguments.launch.iter().map(|name| {
         let needed = Launch::ALL.map(Launch::name).join(", ");
         Launch::find(name).ok_or_else(|| Stop::Input(format!("there is no launch mode `{name}`; {needed} are known")))
@@ -116,7 +125,12 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
     if tunes {
         request.variants = Variants::All;
         request.launches = Launch::ALL.to_vec();
-        request.contracts.truncate(1);
+        let chosen: Vec<Contract> = subject.choices().iter().flat_map(|choice| choice.contracts).copied().collect();
+        if !arguments.contract.is_empty() && chosen.iter().any(|contract| !request.contracts.contains(contract)) {
+            let needed: Vec<&str> = chosen.iter().map(|contract| contract.name).collect();
+            return Err(Stop::Input(format!("the tables of {} need times with {}", subject.name(), needed.join(", "))));
+        }
+        request.contracts = chosen;
     }
     Ok(request)
 }
@@ -197,7 +211,7 @@ fn measure(
     Ok(report)
 }
 
-/// Makes the preference table of what was measured, and writes it whole or not at all.
+/// Makes the preference tables of what was measured, and writes them whole or not at all.
 fn write_preference(
     subject: &dyn Subject,
     request: &Request,
@@ -205,21 +219,19 @@ fn write_preference(
     report: &Report,
     path: &Path,
 ) -> Result<(), Stop> {
-    let contract = request.contracts[0];
-    let covers = |variant: &str, t: u64| {
-        let shape = Shape { t, h: 1, n: 1 };
-        let call = subject.call(&mut kda::bench::arena::Arena::counting(), &contract, shape);
-        let named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
-        call.is_ok_and(|call| named.into_iter().any(|desc| call.plan(executor, Some(desc), Launch::Plain).is_ok()))
+    let runs = |contract: &Contract, variant: &str, t: u64| {
+        let call = subject.call(&mut Arena::counting(), contract, Shape { t, h: 1, n: 1 });
+        let mut named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
+        call.is_ok_and(|call| named.any(|desc| call.plan(executor, Some(desc), Launch::Plain).is_ok()))
     };
-    let times: Vec<(Launch, tune::Times)> =
-        request.launches.iter().map(|launch| (*launch, tune::times(&report.rows, *launch))).collect();
-    let mut tables: Vec<(Launch, Vec<tune::Line>)> =
-        times.iter().map(|(launch, times)| (*launch, tune::table(times, &covers))).collect();
-    tune::share(&mut tables, &times);
+    let tables = |choice: &Choice| {
+        let covers = |variant: &str, t: u64| choice.contracts.iter().all(|contract| runs(contract, variant, t));
+        tune::tables(&report.rows, &request.launches, choice, &covers)
+    };
+    let tables: Vec<tune::Tables> = subject.choices().iter().map(tables).collect();
     let environment = report.environment.line();
     let multiprocessors = executor.multiprocessors();
-    let text = tune::source(subject.name(), &environment, multiprocessors, contract.name, &tables)
+    let text = tune::source(subject.name(), &environment, multiprocessors, &request.contracts, &tables)
         .map_err(|failure| Stop::Input(format!("there is no table to write: {failure}")))?;
     files::write_whole(path, &text)
 }

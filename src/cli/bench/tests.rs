@@ -37,12 +37,15 @@ fn options_narrow_and_widen() {
 }
 
 #[test]
-fn tuning_times_every_variant_and_launch_in_one_contract() {
+fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
     for words in [&["conv_verify", "--tune"][..], &["--tune=there.rs", "conv_verify"]] {
         let request = parse(words).unwrap();
-        assert_eq!((request.variants, request.launches.len(), request.contracts.len()), (Variants::All, 3, 1));
+        assert_eq!((request.variants, request.launches.len(), request.contracts.len()), (Variants::All, 3, 2));
         assert!(request.shapes.len() > 50);
     }
+    assert_eq!(parse(&["decode", "--tune"]).unwrap().contracts.len(), 4);
+    let error = parse(&["decode", "--tune", "--contract", "fp32,bf16"]).unwrap_err();
+    assert!(error.contains("the tables of decode need times with fp32, fp32-kv, bf16, bf16-kv"), "{error}");
     for other in ["--twin", "--peers", "--variants=all", "--launch=plain"] {
         assert!(parse(&["conv_verify", "--tune", other]).is_err(), "{other}");
     }
@@ -51,8 +54,9 @@ fn tuning_times_every_variant_and_launch_in_one_contract() {
 #[test]
 fn what_is_not_known_is_named_with_what_is() {
     for (words, expected) in [
-        (&["conv_verifi"][..], "one of conv_verify is needed"),
+        (&["conv_verifi"][..], "one of conv_verify, decode is needed"),
         (&["conv_verify", "--shapes", "tiny"], "T:H:N"),
+        (&["decode", "--shapes", "1:8:1,4:8:1"], "4:8:1 has T = 4"),
         (&["conv_verify", "--launch", "eager"], "plain, pdl, pdl-stable are known"),
         (&["conv_verify", "--contract", "fp8"], "one of fp32, bf16 is needed"),
         (&["conv_verify", "--variants", "bv7"], "an entry's suffix without the number of tokens"),

@@ -1,27 +1,15 @@
 //! Which variant runs a problem.
 //!
 //! Two steps. *Eligibility*: a variant is written for one order and one type of the state, and its launch checks the kernel's
-//! own conditions. *Preference* is the table below, by N*HV: what is launched must fill the chip, and a CTA that owns more
-//! rows of V repeats less of the convolution.
+//! own conditions. *Preference* is a measured table for each of these and each way of launching, by N*HV: `preference.rs`.
 
-use super::NAME;
 use super::problem::Problem;
 use super::validate::Layout;
+use super::{NAME, preference as measured};
+use crate::operators::preference::Table;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError};
 use kda_kernels::decode::DecodeVariant;
-
-/// By N*HV: rows of V a CTA, its threads, and CTAs an SM; the first row whose bound is not exceeded.
-type Table = &'static [(u64, Tile)];
-type Tile = (u32, u32, u32);
-
-/// fp32 `[V, K]`.
-const V_MAJOR: Table =
-    &[(16, (16, 128, 4)), (32, (32, 128, 4)), (128, (64, 256, 2)), (512, (64, 256, 3)), (u64::MAX, (128, 512, 2))];
-/// fp32 `[K, V]`.
-const K_MAJOR: Table = &[(32, (16, 128, 5)), (64, (32, 128, 4)), (256, (64, 256, 2)), (u64::MAX, (128, 256, 2))];
-/// bf16, either order.
-const NARROW: Table = &[(64, (32, 128, 4)), (256, (64, 256, 2)), (u64::MAX, (128, 256, 2))];
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,13 +47,12 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
     }
-    let (rows, threads, ctas) = preferred(problem.pairs(), &layout);
-    // Best first: the preferred tile, then larger ones, then smaller ones.
+    let table = preference(&layout, options);
+    let (pairs, multiprocessors) = (problem.pairs(), executor.multiprocessors());
+    // Best first.
     let mut order: Vec<DecodeVariant> =
         DecodeVariant::ALL.iter().copied().filter(|v| runs(*v) && fits(*v, &layout)).collect();
-    order.sort_by_key(|v| {
-        (v.bv() < rows, v.bv().abs_diff(rows), v.threads().abs_diff(threads), v.ctas().abs_diff(ctas))
-    });
+    order.sort_by_cached_key(|v| table.rank(v.desc().entry, 1, pairs, multiprocessors));
     let mut refusal: Option<LaunchError> = None;
     for variant in order {
         match args.prepare(variant, options.pdl) {
@@ -87,14 +74,19 @@ fn fits(variant: DecodeVariant, layout: &Layout) -> bool {
     variant.k_first() == layout.k_first && variant.state() == layout.state
 }
 
-/// The tile that the table names.
-fn preferred(pairs: u64, layout: &Layout) -> Tile {
-    let table = match (layout.state, layout.k_first) {
-        (Elem::BF16, _) => NARROW,
-        (_, true) => K_MAJOR,
-        (_, false) => V_MAJOR,
+/// The table for a state and a way of launching.
+fn preference(layout: &Layout, options: &Options) -> &'static Table {
+    let [plain, pdl, stable] = match (layout.state, layout.k_first) {
+        (Elem::BF16, false) => [&measured::BF16_VK_PLAIN, &measured::BF16_VK_PDL, &measured::BF16_VK_PDL_STABLE],
+        (Elem::BF16, true) => [&measured::BF16_KV_PLAIN, &measured::BF16_KV_PDL, &measured::BF16_KV_PDL_STABLE],
+        (_, false) => [&measured::F32_VK_PLAIN, &measured::F32_VK_PDL, &measured::F32_VK_PDL_STABLE],
+        (_, true) => [&measured::F32_KV_PLAIN, &measured::F32_KV_PDL, &measured::F32_KV_PDL_STABLE],
     };
-    table.iter().find(|(most, _)| pairs <= *most).map_or((128, 256, 2), |(_, tile)| *tile)
+    match (options.pdl, options.stable_pools) {
+        (false, _) => plain,
+        (true, false) => pdl,
+        (true, true) => stable,
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@
 //! | [`problem`] | what a call takes |
 //! | `validate` | do its arguments fit each other |
 //! | [`dispatch`] | which variant runs it |
+//! | [`preference`] | which one to prefer |
 
 pub mod dispatch;
+pub mod preference;
 pub mod problem;
 mod validate;
 

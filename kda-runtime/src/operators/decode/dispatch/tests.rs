@@ -3,6 +3,7 @@
 use super::super::Gate;
 use super::super::problem::{Convolution, Tokens};
 use super::*;
+use crate::operators::preference::is_named;
 use kda_core::TensorArg;
 use kda_core::exec::{ExecError, Stream};
 
@@ -86,9 +87,20 @@ fn variant_of(plan: &Plan) -> DecodeVariant {
 
 const KINDS: [(Elem, bool); 4] = [(Elem::F32, false), (Elem::F32, true), (Elem::BF16, false), (Elem::BF16, true)];
 
+/// Ways of launching.
+const LAUNCHES: [(bool, bool); 3] = [(false, false), (true, false), (true, true)];
+
+fn options(pdl: bool, stable_pools: bool) -> Options {
+    Options { pdl, stable_pools, ..Options::default() }
+}
+
+fn layout(h: u64, hv: u64, state: Elem, k_first: bool) -> Layout {
+    Layout { heads: h, value_heads: hv, channels_inner: false, k_first, state }
+}
+
 #[test]
 fn every_size_has_a_plan_with_the_preferred_tile() {
-    for (elem, k_first) in KINDS {
+    for ((elem, k_first), (pdl, stable_pools)) in KINDS.into_iter().flat_map(|kind| LAUNCHES.map(|l| (kind, l))) {
         for (n, h, hv) in [
             (1, 1, 1),
             (1, 1, 3),
@@ -100,15 +112,46 @@ fn every_size_has_a_plan_with_the_preferred_tile() {
             (128, 64, 64),
             (70_000, 1, 1),
         ] {
-            let plan = plan(&problem(n, h, hv, elem, k_first), &HOPPER, &Options::default());
+            let options = options(pdl, stable_pools);
+            let plan = plan(&problem(n, h, hv, elem, k_first), &HOPPER, &options);
             let plan = plan.unwrap_or_else(|error| panic!("N {n}, H {h}, HV {hv}, {elem}: {error}"));
             let variant = variant_of(&plan);
-            let layout = Layout { heads: h, value_heads: hv, channels_inner: false, k_first, state: elem };
-            let wanted = preferred(n * hv, &layout);
+            let table = preference(&layout(h, hv, elem, k_first), &options);
+            let row = table.rows_for(1).iter().find(|row| n * hv <= row.pairs).expect("a row");
             assert_eq!((variant.state(), variant.k_first()), (elem, k_first));
-            assert_eq!((variant.bv(), variant.threads(), variant.ctas()), wanted, "{}", variant.desc().entry);
+            assert!(is_named(plan.desc().entry, row.variant), "{}, not {}", plan.desc().entry, row.variant);
             let grid = [n as u32, (hv * 128 / u64::from(variant.bv())) as u32, 1];
             assert_eq!(plan.prepared().grid, grid, "{}", variant.desc().entry);
+        }
+    }
+}
+
+/// Bounds grow to no bound, and every name is a variant for the state.
+#[test]
+fn the_tables_are_sorted_and_cover_everything() {
+    for ((elem, k_first), (pdl, stable_pools)) in KINDS.into_iter().flat_map(|kind| LAUNCHES.map(|l| (kind, l))) {
+        let layout = layout(1, 1, elem, k_first);
+        let table = preference(&layout, &options(pdl, stable_pools));
+        assert!(table.multiprocessors > 0);
+        assert_eq!(table.rows_for(1), table.rows);
+        assert!(table.rows.is_sorted_by(|a, b| a.pairs < b.pairs), "{table:?}");
+        assert_eq!(table.rows.last().expect("a row").pairs, u64::MAX);
+        for row in table.rows {
+            let exists = DecodeVariant::ALL.iter().any(|v| fits(*v, &layout) && is_named(v.desc().entry, row.variant));
+            assert!(exists, "no variant {} for {elem}, k_first {k_first}", row.variant);
+        }
+    }
+}
+
+/// A name stands for one variant of a state, so that the table decides alone.
+#[test]
+fn names_of_a_state_are_distinct() {
+    for (elem, k_first) in KINDS {
+        let layout = layout(1, 1, elem, k_first);
+        let of_state: Vec<DecodeVariant> = DecodeVariant::ALL.into_iter().filter(|v| fits(*v, &layout)).collect();
+        for variant in &of_state {
+            let name = crate::operators::preference::variant_name(variant.desc().entry);
+            assert_eq!(of_state.iter().filter(|v| is_named(v.desc().entry, &name)).count(), 1, "{name}");
         }
     }
 }
