@@ -1,7 +1,7 @@
 //! Owned random problems: every switch of the contract, with padded strides and three independent index maps.
 
-use super::problem::{ConvLayout, Dims, Outputs, Problem, SnapshotRule, WindowLayout};
 use super::HEAD;
+use super::problem::{ConvLayout, Dims, Outputs, Problem, SnapshotRule, WindowLayout};
 use crate::conv::WIDTH;
 use crate::floats::{FloatVec, Floats};
 use crate::rng::Rng;
