@@ -208,6 +208,18 @@ impl<'d> Call<'d> {
         Ok(entry)
     }
 
+    /// Puts the pool and poisoned outputs back, as they were ahead of the first launch. The workspace is left as it is.
+    pub fn restore(&self) -> Result<(), Failure> {
+        match &self.sample.conv_state {
+            FloatVec::F32(values) => self.pool.upload(values)?,
+            FloatVec::Bf16(values) => self.pool.upload(values)?,
+        }
+        for buffer in [Some(&self.out), self.states.as_ref(), self.windows.as_ref()].into_iter().flatten() {
+            buffer.fill(0xFF)?;
+        }
+        Ok(())
+    }
+
     /// Waits, and reads everything back. A guard byte that changed is an error.
     pub fn results(&self) -> Result<Results, Failure> {
         let written = [&self.state, &self.pool, &self.out, &self.workspace];

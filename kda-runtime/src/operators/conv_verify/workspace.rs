@@ -66,15 +66,10 @@ pub fn at_rest(workspace: &TensorArg, executor: &dyn Executor) -> Result<bool, W
     Ok(true)
 }
 
-/// True if two calls count in the same memory, so that they must not overlap in time. Both roll: a call without `roll` does
-/// not count.
+/// True if two calls count in the same memory, so that they must not overlap in time. A call without `roll` does not count.
 pub fn is_shared(a: &Problem, b: &Problem) -> bool {
-    let span = |p: &Problem| {
-        let start = u128::from(p.workspace.ptr);
-        start..start + if p.roll { p.workspace.extent_bytes() } else { 0 }
-    };
-    let (a, b) = (span(a), span(b));
-    a.start < b.end && b.start < a.end
+    let end = |p: &Problem| u128::from(p.workspace.ptr) + p.workspace.extent_bytes();
+    a.roll && b.roll && u128::from(a.workspace.ptr) < end(b) && u128::from(b.workspace.ptr) < end(a)
 }
 
 /// Address and bytes of each row; of all at once where nothing lies between them.
