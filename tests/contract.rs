@@ -5,14 +5,15 @@
 use kda::checks::conv_verify::call::Call;
 use kda::checks::conv_verify::case::Plan;
 use kda::checks::conv_verify::problems::{POOLS, with_pool};
-use kda::checks::conv_verify::{gates, misuse};
+use kda::checks::conv_verify::{chain, gates, misuse};
 use kda::checks::{Device, Measured};
-use kda::core::{Elem, Executor};
+use kda::core::exec::Stream;
+use kda::core::{Elem, Executor, PreparedLaunch};
 use kda::reference::conv_verify::sample::Switches;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::conv_verify::indices::{Duplicate, Indices, duplicates};
 use kda::runtime::operators::conv_verify::workspace::{at_rest, is_shared, reset};
-use kda::runtime::operators::conv_verify::{Problem, SnapshotRule};
+use kda::runtime::operators::conv_verify::{Options, Problem, SnapshotRule, plan};
 
 const SEED: u64 = 12;
 
@@ -43,6 +44,38 @@ fn every_raw_gate_is_a_decay() {
     let executor = SimExecutor::default();
     let device = Device::simulator(&executor);
     all_pass(|rows| gates::run(device, SEED, rows, 1.0).expect("the checks run"));
+}
+
+/// Kernels that lose a limit of an exponent: some gate meets an infinity that a zero multiplies.
+#[test]
+fn lost_limits_of_the_gates_are_found() {
+    // 88 and -87 as the texts write them.
+    for (lower_bound, a_log, limit, other) in
+        [(Some(-5.0), 100.0, "0f42B00000", "0f7F7FFFFF"), (None, -200.0, "0fC2AE0000", "0fFF7FFFFF")]
+    {
+        let case = gates::case(gates::SHORT, lower_bound, POOLS[0], a_log, if a_log > 0.0 { 0.0 } else { f32::MAX });
+        let run = |changed: bool| {
+            let executor = SimExecutor::default();
+            let call = Call::new(Device::simulator(&executor), &case).expect("memory");
+            let planned = plan(&call.problem, &executor, &Options::default()).expect("the call is good");
+            let text = planned.desc().ptx.replace(limit, if changed { other } else { limit });
+            assert_eq!(text != planned.desc().ptx, changed, "{limit} is not in the text");
+            let launch = PreparedLaunch { desc: planned.desc().with_text(text), ..planned.prepared().clone() };
+            // SAFETY: the simulator touches no host memory; the buffers of the call outlive the launch.
+            unsafe { executor.launch(&launch, Stream::default()) }.expect("no report");
+            gates::strays(&case.sample, &call.results().expect("results"))
+        };
+        assert_eq!(run(false), 0, "{limit}");
+        assert!(run(true) > 0, "{limit}: nobody notices");
+    }
+}
+
+/// Every call of a chain reads what the one ahead has written, and the simulator sees no read ahead of the wait.
+#[test]
+fn dependent_launches_give_the_bits_of_launches_one_by_one() {
+    let executor = SimExecutor::default();
+    let device = Device::simulator(&executor);
+    all_pass(|rows| chain::run(device, 1, SEED, rows, 1.0).expect("the checks run"));
 }
 
 /// A call on a small batch: four requests, two of them padding.

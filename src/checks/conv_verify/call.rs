@@ -220,6 +220,19 @@ impl<'d> Call<'d> {
         Ok(())
     }
 
+    /// Waits, and gives the bytes of everything that a launch may write.
+    pub fn written(&self) -> Result<Vec<u8>, Failure> {
+        let mut all = Vec::new();
+        let buffers =
+            [Some(&self.out), self.states.as_ref(), self.windows.as_ref(), Some(&self.pool), Some(&self.workspace)];
+        for buffer in buffers.into_iter().flatten() {
+            let begin = all.len();
+            all.resize(begin + buffer.bytes() as usize, 0);
+            self.device.executor.read(buffer.ptr(), &mut all[begin..])?;
+        }
+        Ok(all)
+    }
+
     /// Waits, and reads everything back. A guard byte that changed is an error.
     pub fn results(&self) -> Result<Results, Failure> {
         let written = [&self.state, &self.pool, &self.out, &self.workspace];

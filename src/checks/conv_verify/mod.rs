@@ -11,11 +11,15 @@
 //! | is every raw gate a decay between 0 and 1 | [`gates`] |
 //! | what do calls that break the contract spoil, and what finds them | [`misuse`] |
 //! | does the order of warps, copies and CTAs matter | [`schedules`] |
+//! | do dependent launches give what launches one by one give | [`chain`] |
+//! | do repeats, graphs and streams at once, which only a GPU has | [`gpu`] |
 //! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
+pub mod chain;
 pub mod gates;
+pub mod gpu;
 pub mod judge;
 pub mod large;
 pub mod misuse;
@@ -74,7 +78,11 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
         let simulated = request.device.backend == Backend::Sim;
         misuse::duplicated(device, simulated, seed, sink, MISUSE_END).map_err(words)?;
         large::run(device, seed, sink, LARGE_END).map_err(words)?;
+        if !simulated {
+            gpu::run(seed, sink, 1.0).map_err(words)?;
+        }
         if simulated {
+            chain::run(device, 1, seed, sink, LARGE_END).map_err(words)?;
             misuse::counters(seed, sink, LARGE_END).map_err(words)?;
             schedules::run(seed, sink, 1.0).map_err(words)?;
         }
