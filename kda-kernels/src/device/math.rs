@@ -35,9 +35,14 @@ pub mod math {
         select(x > 0.0, x, 0.0) + 2.0 * s * series
     }
 
+    /// exp(a_log), at least e^-87: never 0, so that its product with an infinity is no NaN.
+    fn rate(a_log: f32) -> f32 {
+        exp(select(a_log < -87.0, -87.0, a_log))
+    }
+
     /// exp(a_log) * softplus(z). Far below zero the exponents are added first: no infinity meets a zero.
     fn scaled_softplus(a_log: f32, z: f32) -> f32 {
-        select(z <= -17.0, exp(a_log + z), exp(a_log) * softplus(z))
+        select(z <= -17.0, exp(a_log + z), rate(a_log) * softplus(z))
     }
 
     /// z + a · b, by fma in order.

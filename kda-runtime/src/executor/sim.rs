@@ -38,6 +38,8 @@ struct State {
     report: Option<Box<Report>>,
     /// Tensors that the last dependent launch accessed ahead of its wait.
     early: Vec<&'static str>,
+    /// Where the next launch is cut off.
+    cut: Option<u64>,
 }
 
 impl Default for SimExecutor {
@@ -49,8 +51,14 @@ impl Default for SimExecutor {
 impl SimExecutor {
     /// An executor with empty memory that runs every launch with these options.
     pub fn new(options: Options) -> SimExecutor {
-        let state =
-            State { memory: Memory::new(), programs: HashMap::new(), last: None, report: None, early: Vec::new() };
+        let state = State {
+            memory: Memory::new(),
+            programs: HashMap::new(),
+            last: None,
+            report: None,
+            early: Vec::new(),
+            cut: None,
+        };
         SimExecutor { options, settled: None, capability: CAPABILITY, state: Mutex::new(state) }
     }
 
@@ -88,6 +96,12 @@ impl SimExecutor {
     /// Names of the tensors that the last dependent launch accessed ahead of `griddepcontrol.wait`.
     pub fn last_early(&self) -> Vec<&'static str> {
         self.state().early.clone()
+    }
+
+    /// Cuts the next launch off after so many warp instructions, as a launch that a device aborts is: it ends in
+    /// [`Code::StepLimit`], and memory keeps what it had written by then.
+    pub fn cut_next(&self, warp_instructions: u64) {
+        self.state().cut = Some(warp_instructions);
     }
 
     /// Whether the grid ahead of a dependent launch may still be writing a tensor.
@@ -250,8 +264,10 @@ impl Executor for SimExecutor {
             let unsettled = tensors.iter().filter(|(param, _)| self.is_unsettled(param)).map(|(_, ptr)| *ptr);
             state.memory.depend(&unsettled.collect::<Vec<_>>());
         }
+        let mut options = self.options;
+        options.step_limit = state.cut.take().unwrap_or(options.step_limit);
         let start = Instant::now();
-        let outcome = run(&program, &simulated, &mut state.memory, &self.options);
+        let outcome = run(&program, &simulated, &mut state.memory, &options);
         let early = |ptr| state.memory.allocation_of(ptr).is_some_and(|allocation| allocation.early);
         state.early = tensors.iter().filter(|(_, ptr)| early(*ptr)).map(|(param, _)| param.name).collect();
         match outcome {
@@ -318,6 +334,24 @@ mod tests {
         let report = executor.last_report().expect("a report");
         assert_eq!((report.code, report.to_string()), (Code::Uninitialised, error.to_string()));
         assert_eq!((executor.last_stats(), executor.last_elapsed()), (None, None));
+    }
+
+    #[test]
+    fn a_cut_ends_one_launch_and_keeps_what_it_wrote() {
+        let executor = SimExecutor::default();
+        let x = DeviceBuffer::of(&executor, "x", &vec![1f32; 300], Guarding::NONE).unwrap();
+        let y = DeviceBuffer::of(&executor, "y", &vec![1f32; 300], Guarding::NONE).unwrap();
+        // SAFETY: as above.
+        unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap();
+        let whole = executor.last_stats().unwrap().warp_instructions;
+        y.fill(0).unwrap();
+        executor.cut_next(whole - 1);
+        // SAFETY: as above.
+        unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap_err();
+        assert_eq!(executor.last_report().unwrap().code, Code::StepLimit);
+        assert!(y.download::<f32>().unwrap().contains(&1.5));
+        // SAFETY: as above.
+        unsafe { executor.launch(&launch(&x, &y, 300), Stream(0)) }.unwrap();
     }
 
     #[test]

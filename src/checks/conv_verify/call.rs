@@ -208,6 +208,31 @@ impl<'d> Call<'d> {
         Ok(entry)
     }
 
+    /// Puts the pool and poisoned outputs back, as they were ahead of the first launch. The workspace is left as it is.
+    pub fn restore(&self) -> Result<(), Failure> {
+        match &self.sample.conv_state {
+            FloatVec::F32(values) => self.pool.upload(values)?,
+            FloatVec::Bf16(values) => self.pool.upload(values)?,
+        }
+        for buffer in [Some(&self.out), self.states.as_ref(), self.windows.as_ref()].into_iter().flatten() {
+            buffer.fill(0xFF)?;
+        }
+        Ok(())
+    }
+
+    /// Waits, and gives the bytes of everything that a launch may write.
+    pub fn written(&self) -> Result<Vec<u8>, Failure> {
+        let mut all = Vec::new();
+        let buffers =
+            [Some(&self.out), self.states.as_ref(), self.windows.as_ref(), Some(&self.pool), Some(&self.workspace)];
+        for buffer in buffers.into_iter().flatten() {
+            let begin = all.len();
+            all.resize(begin + buffer.bytes() as usize, 0);
+            self.device.executor.read(buffer.ptr(), &mut all[begin..])?;
+        }
+        Ok(all)
+    }
+
     /// Waits, and reads everything back. A guard byte that changed is an error.
     pub fn results(&self) -> Result<Results, Failure> {
         let written = [&self.state, &self.pool, &self.out, &self.workspace];

@@ -7,6 +7,7 @@
 use super::Failure;
 use super::call::{Call, Results, bf16_bits, differences, f32_bits};
 use super::case::Case;
+use super::misuse::indices;
 use crate::checks::{Device, Measured};
 use kda_core::Elem;
 use kda_core::exec::Stream;
@@ -16,6 +17,7 @@ use kda_ref::conv_verify::sample::{Buffers, Switches};
 use kda_ref::conv_verify::{Checked, HEAD, reference, run as golden};
 use kda_ref::floats::FloatVec;
 use kda_runtime::operators::conv_verify::Options;
+use kda_runtime::operators::conv_verify::indices::duplicates;
 use std::ops::Range;
 
 /// Bits of memory that no kernel has written.
@@ -158,7 +160,11 @@ pub fn one_case(
         if !fits(*variant, &case.sample.switches) {
             continue;
         }
-        let results = Call::new(device, case)?.run(Some(*variant))?;
+        let call = Call::new(device, case)?;
+        if let Some(twice) = duplicates(&call.problem, &indices(case)).first() {
+            return Err(format!("the problem is none: {twice}").into());
+        }
+        let results = call.run(Some(*variant))?;
         let differ = first.as_ref().map_or(0, |(first, _)| first.differing_bits(&results));
         let judgement = match &first {
             Some((first, judgement)) if differ == 0 && first.changed_inputs == results.changed_inputs => {

@@ -8,13 +8,21 @@
 //! | do chains of verifies and commits give what one stream gives | [`streams`] |
 //! | where does a NaN go | [`nan`] |
 //! | do pools of more than 2^31 elements work | [`large`] |
+//! | is every raw gate a decay between 0 and 1 | [`gates`] |
+//! | what do calls that break the contract spoil, and what finds them | [`misuse`] |
 //! | does the order of warps, copies and CTAs matter | [`schedules`] |
+//! | do dependent launches give what launches one by one give | [`chain`] |
+//! | do repeats, graphs and streams at once, which only a GPU has | [`gpu`] |
 //! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
+pub mod chain;
+pub mod gates;
+pub mod gpu;
 pub mod judge;
 pub mod large;
+pub mod misuse;
 pub mod nan;
 pub mod oracle;
 pub mod problems;
@@ -39,7 +47,9 @@ pub type Failure = Box<dyn std::error::Error>;
 const PROBLEMS_END: f64 = 0.5;
 const STREAMS_END: f64 = 0.6;
 const NAN_END: f64 = 0.65;
-const LARGE_END: f64 = 0.75;
+const GATES_END: f64 = 0.7;
+const MISUSE_END: f64 = 0.75;
+const LARGE_END: f64 = 0.8;
 
 /// Runs every variant on its problems; one row of results a variant and output. A full check goes on to streams, NaNs,
 /// large pools and, in the simulator, schedules.
@@ -64,8 +74,16 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
         let rows = if request.device.backend == Backend::Sim { 32 } else { 0 };
         streams::run(device, seed, rows, sink, STREAMS_END).map_err(words)?;
         nan::run(device, seed, sink, NAN_END).map_err(words)?;
+        gates::run(device, seed, sink, GATES_END).map_err(words)?;
+        let simulated = request.device.backend == Backend::Sim;
+        misuse::duplicated(device, simulated, seed, sink, MISUSE_END).map_err(words)?;
         large::run(device, seed, sink, LARGE_END).map_err(words)?;
-        if request.device.backend == Backend::Sim {
+        if !simulated {
+            gpu::run(seed, sink, 1.0).map_err(words)?;
+        }
+        if simulated {
+            chain::run(device, 1, seed, sink, LARGE_END).map_err(words)?;
+            misuse::counters(seed, sink, LARGE_END).map_err(words)?;
             schedules::run(seed, sink, 1.0).map_err(words)?;
         }
     }

@@ -9,11 +9,15 @@
 //! | `validate` | do its arguments fit each other |
 //! | [`dispatch`] | which variant runs it |
 //! | [`preference`] | which of several is the fastest, as measured |
+//! | [`workspace`] | when must the arrival counters be reset, and may two calls be in flight |
+//! | [`indices`] | do two requests of a call write the same place |
 
 pub mod dispatch;
+pub mod indices;
 pub mod preference;
 pub mod problem;
 mod validate;
+pub mod workspace;
 
 pub use dispatch::{Options, plan};
 pub use problem::{Gate, Problem, SnapshotRule};

@@ -30,7 +30,8 @@ pub enum SnapshotRule {
 ///
 /// An index i of a slot array is live when `null < i < length` of its pool. A request whose `conv_slots` or `state_slots`
 /// entry is not live is padding: its output is zeros and nothing else is written. With `roll`, live requests must have
-/// distinct convolution lines; live snapshot rows must be distinct.
+/// distinct convolution lines; live snapshot rows must be distinct. What two requests with the same one write there is
+/// undefined, and nothing else is: [`indices`](super::indices) finds them on the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     /// `[N, T, D]` bf16: projections before the convolution.
@@ -64,7 +65,8 @@ pub struct Problem {
     /// `[N, T, HV, V]` bf16.
     pub out: TensorArg,
     /// `[N, H]` u32: arrival counters of the roll, zero ahead of the first launch; a launch leaves them zero. Launches that
-    /// may overlap need counters of their own.
+    /// may overlap need counters of their own; after a launch that did not run to its end they must be reset
+    /// ([`workspace`](super::workspace)).
     pub workspace: TensorArg,
     /// Factor on the normalised query; `K^-1/2` as a rule.
     pub scale: f32,
@@ -110,18 +112,20 @@ impl Problem {
         self.x.shape().get(1).copied().unwrap_or(0)
     }
 
+    /// Rows that `snapshot_rows` indexes: a row is live below this number.
+    pub(super) fn snapshot_len(&self) -> u64 {
+        let rows = |t: &Option<TensorArg>| t.as_ref().and_then(|t| t.shape().first().copied());
+        match (rows(&self.windows_out), rows(&self.states_out)) {
+            (Some(windows), Some(states)) if self.snapshot_rule == SnapshotRule::ByIndex => windows.min(states),
+            (Some(windows), _) => windows,
+            (None, states) => states.unwrap_or(0),
+        }
+    }
+
     /// The kernel's arguments, once the call has been checked.
     pub(super) fn arguments(&self, early: bool, evict_first: bool) -> Result<ConvVerifyArgs, OpError> {
         validate(self)?;
         let (taps_f32, taps_bf16) = by_type(Some(self.conv_weight));
-        let rows = |t: &Option<TensorArg>| t.as_ref().and_then(|t| t.shape().first().copied());
-        let by_batch = self.snapshot_rule == SnapshotRule::ByBatch;
-        // Liveness is tested against the rows that `snapshot_rows` indexes.
-        let snapshot_len = match (rows(&self.windows_out), rows(&self.states_out)) {
-            (Some(windows), Some(states)) if !by_batch => windows.min(states),
-            (Some(windows), _) => windows,
-            (None, states) => states.unwrap_or(0),
-        };
         let (bounded, lower_bound) = match self.gate {
             Gate::Bounded { lower_bound } => (true, lower_bound),
             Gate::Softplus => (false, 0.0),
@@ -144,13 +148,13 @@ impl Problem {
             windows_out: self.windows_out,
             out: self.out,
             arrivals: self.workspace,
-            snapshot_len: snapshot_len.min(i32::MAX as u64) as u32,
+            snapshot_len: self.snapshot_len().min(i32::MAX as u64) as u32,
             null: self.null,
             scale: self.scale,
             lower_bound,
             bounded,
             roll: self.roll,
-            by_batch,
+            by_batch: self.snapshot_rule == SnapshotRule::ByBatch,
             early,
             evict_first,
         })

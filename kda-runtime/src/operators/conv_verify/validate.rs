@@ -15,7 +15,7 @@ const TAPS: u64 = HISTORY + 1;
 /// Most entries of a pool that is indexed by `i32`.
 const MOST_SLOTS: u64 = i32::MAX as u64;
 /// Most requests: a grid has at most that many rows of CTAs.
-const MOST_REQUESTS: u64 = 65_535;
+pub(super) const MOST_REQUESTS: u64 = 65_535;
 /// Most tokens: kernels count the output elements of a head, T * V, in 32 bits.
 const MOST_TOKENS: u64 = 1 << 24;
 /// Most of any other size: kernels count in 32 bits.
