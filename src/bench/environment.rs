@@ -32,7 +32,7 @@ impl Environment {
             driver: driver(),
             date: date(seconds),
             version: env!("CARGO_PKG_VERSION"),
-            command: std::iter::once(name).chain(words).collect::<Vec<String>>().join(" "),
+            command: std::iter::once(name).chain(words.map(|word| without_folder(&word))).collect::<Vec<_>>().join(" "),
         }
     }
 
@@ -40,6 +40,13 @@ impl Environment {
     pub fn line(&self) -> String {
         format!("{}; {}; {} UTC; kda {}; {}", self.device, self.driver, self.date, self.version, self.command)
     }
+}
+
+/// An argument without the folder of the file that it names: that says nothing on another machine.
+fn without_folder(word: &str) -> String {
+    let (option, value) = word.split_once('=').map_or(("", word), |(option, value)| (option, value));
+    let file = value.rsplit('/').next().unwrap_or(value);
+    if option.is_empty() { file.into() } else { format!("{option}={file}") }
 }
 
 /// What nvidia-smi says.

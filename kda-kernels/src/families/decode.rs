@@ -20,6 +20,7 @@ pub mod decode {
     const TAPS: u32 = 3; // history columns; the fourth tap is the token itself
     const WINDOW: u32 = TAPS * K; // elements of a window of one head
     const MOST_SLOTS: u32 = 2_147_483_647;
+    const MOST_REQUESTS: u32 = 65_535; // grid.y
     const GATE: u32 = 3; // the part behind q, k and v
 
     /// The part of a sum over K that a lane of a row holds: G groups in pieces of P; strides 8 and 16 stay inside the lane,
@@ -79,7 +80,7 @@ pub mod decode {
     ///
     /// State `[V, K]`: LANES lanes share the K of a row and sum by shuffles. State `[K, V]`: a thread holds columns of V and
     /// whole groups of four K; partial sums meet in shared memory, in the order of the same tree.
-    #[kernel(block = THREADS + 32 * EXTRA, grid = [n_req, vheads * (V / BV)], min_blocks_per_sm = CTAS)]
+    #[kernel(block = THREADS + 32 * EXTRA, grid = [vheads * (V / BV), n_req], min_blocks_per_sm = CTAS)]
     #[variants(
         (BV, LANES, THREADS, EXTRA, CTAS, STATE, K_FIRST) in [
             (8, 32, 128, 1, 4, f32, false),
@@ -106,7 +107,7 @@ pub mod decode {
         ]
     )]
     #[requires(vheads == heads * per_head, d == 0 || d == 2 * heads * K + vheads * V)]
-    #[requires(null >= -1)]
+    #[requires(n_req <= MOST_REQUESTS, null >= -1)]
     #[requires(lines <= MOST_SLOTS, slots <= MOST_SLOTS)]
     #[requires(slot_pitch % (16 / size_of::<STATE>()) == 0)]
     #[requires(line_pitch_f32 % 4 == 0, line_pitch_bf16 % 8 == 0)]
@@ -173,8 +174,8 @@ pub mod decode {
         let partials_o = smem::<f32, Shape<32, BV>>();
 
         // ---- Who
-        let n = ctaid.x;
-        let (hv, v0) = (ctaid.y / (V / BV), ctaid.y % (V / BV) * BV);
+        let n = ctaid.y;
+        let (hv, v0) = (ctaid.x / (V / BV), ctaid.x % (V / BV) * BV);
         let h = if per_head == 1 { hv } else { hv / per_head };
         let sharers = per_head * (V / BV); // CTAs that read the history of q and k of this head
         let (q0, k0, c0) = (h * K, (heads + h) * K, (2 * heads + hv) * K + v0); // first channels

@@ -1,5 +1,6 @@
 //! `kda bench`: how long an operator takes on a CUDA device, beside its byte floor, its hand-written twin and its peers.
 
+mod again;
 mod files;
 mod show;
 
@@ -8,6 +9,7 @@ mod tests;
 
 use super::select::hint;
 use super::{Stop, Streams, Verdict, progress};
+use again::Earlier;
 use clap::Args;
 use files::Files;
 use kda::bench::arena::Arena;
@@ -19,8 +21,9 @@ use kda::bench::{Choice, Contract, Failure, Launch, Subject, bandwidth, session,
 use kda::core::Executor;
 use kda::core::exec::ExecError;
 use kda::runtime::executor::cuda::CudaExecutor;
+use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::preference::is_named;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Options of `kda bench`.
 #[derive(Args, Debug)]
@@ -57,6 +60,9 @@ pub struct Arguments {
     /// Time every variant over a grid of sizes, and write the preference table that dispatch reads; --tune=FILE elsewhere.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["variants", "launch", "peers", "twin"])]
     tune: Option<Option<PathBuf>>,
+    /// Make the table from the CSV of an earlier run, which needs no device.
+    #[arg(long, value_name = "CSV", requires = "tune")]
+    from: Option<PathBuf>,
     /// Replays of each graph.
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples: u32,
@@ -66,6 +72,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, subjects: &[&'static dyn Subject], streams: &mut Streams) -> Result<Verdict, Stop> {
     let subject = find(&arguments.op, subjects)?;
     let request = request(arguments, subject)?;
+    if let Some(csv) = &arguments.from {
+        let text = std::fs::read_to_string(csv).map_err(|cause| Stop::Input(format!("{}: {cause}", csv.display())))?;
+        let earlier = again::read(&text, subject).map_err(|what| Stop::Input(format!("{}: {what}", csv.display())))?;
+        return write_preference(arguments, subject, &request, &SimExecutor::default(), &earlier, streams);
+    }
     let executor = match CudaExecutor::open(0) {
         Ok(executor) => executor,
         Err(ExecError::NoDevice(why)) => {
@@ -75,12 +86,9 @@ pub fn run(arguments: &Arguments, subjects: &[&'static dyn Subject], streams: &m
         Err(error) => return Err(Stop::Input(error.to_string())),
     };
     let report = measure(arguments, subject, &request, &executor, streams)?;
-    if let Some(file) = &arguments.tune {
-        let path = file.clone().unwrap_or_else(|| subject.preference().into());
-        write_preference(subject, &request, &executor, &report, &path)?;
-        writeln!(streams.out, "wrote {}", path.display())?;
-    }
-    Ok(Verdict::Passed)
+    let (environment, multiprocessors) = (report.environment.line(), executor.multiprocessors());
+    let measured = Earlier { environment, multiprocessors, rows: report.rows };
+    write_preference(arguments, subject, &request, &executor, &measured, streams)
 }
 
 /// The operator of that name.
@@ -211,14 +219,17 @@ fn measure(
     Ok(report)
 }
 
-/// Makes the preference tables of what was measured, and writes them whole or not at all.
+/// Makes the preference tables of what was measured, if they are asked for, and writes them whole or not at all.
 fn write_preference(
+    arguments: &Arguments,
     subject: &dyn Subject,
     request: &Request,
-    executor: &CudaExecutor,
-    report: &Report,
-    path: &Path,
-) -> Result<(), Stop> {
+    executor: &dyn Executor,
+    measured: &Earlier,
+    streams: &mut Streams,
+) -> Result<Verdict, Stop> {
+    let Some(file) = &arguments.tune else { return Ok(Verdict::Passed) };
+    let path = file.clone().unwrap_or_else(|| subject.preference().into());
     let runs = |contract: &Contract, variant: &str, t: u64| {
         let call = subject.call(&mut Arena::counting(), contract, Shape { t, h: 1, n: 1 });
         let mut named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
@@ -226,12 +237,13 @@ fn write_preference(
     };
     let tables = |choice: &Choice| {
         let covers = |variant: &str, t: u64| choice.contracts.iter().all(|contract| runs(contract, variant, t));
-        tune::tables(&report.rows, &request.launches, choice, &covers)
+        tune::tables(&measured.rows, &request.launches, choice, &covers)
     };
     let tables: Vec<tune::Tables> = subject.choices().iter().map(tables).collect();
-    let environment = report.environment.line();
-    let multiprocessors = executor.multiprocessors();
-    let text = tune::source(subject.name(), &environment, multiprocessors, &request.contracts, &tables)
-        .map_err(|failure| Stop::Input(format!("there is no table to write: {failure}")))?;
-    files::write_whole(path, &text)
+    let text =
+        tune::source(subject.name(), &measured.environment, measured.multiprocessors, &request.contracts, &tables)
+            .map_err(|failure| Stop::Input(format!("there is no table to write: {failure}")))?;
+    files::write_whole(&path, &text)?;
+    writeln!(streams.out, "wrote {}", path.display())?;
+    Ok(Verdict::Passed)
 }

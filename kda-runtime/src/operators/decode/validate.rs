@@ -14,6 +14,8 @@ const HISTORY: u64 = 3;
 const TAPS: u64 = HISTORY + 1;
 /// Most entries of a pool that is indexed by `i32`.
 const MOST_SLOTS: u64 = i32::MAX as u64;
+/// Most requests: a grid has at most that many rows of CTAs.
+const MOST_REQUESTS: u64 = 65_535;
 /// Most of any other size: kernels count in 32 bits.
 const MOST: u64 = u32::MAX as u64;
 
@@ -53,9 +55,8 @@ pub(super) struct Layout {
 pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
     let beta = Argument::new(NAME, "beta", &p.beta, &["N", "HV"], &[Elem::BF16])?;
     let (n, hv) = (beta.size(0), beta.size(1));
-    for axis in 0..2 {
-        beta.at_most(axis, MOST, WHY_COUNT)?;
-    }
+    beta.at_most(0, MOST_REQUESTS, "a grid has a row of CTAs a request")?;
+    beta.at_most(1, MOST, WHY_COUNT)?;
     if p.null < -1 {
         let needed = "-1 is needed, or 0 where slot 0 is the null slot (negative indices must not be live)";
         return Err(OpError::Scalar { op: NAME, param: "null", given: p.null.into(), needed });

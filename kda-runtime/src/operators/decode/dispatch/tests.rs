@@ -110,7 +110,7 @@ fn every_size_has_a_plan_with_the_preferred_tile() {
             (2, 32, 64),
             (8, 64, 64),
             (128, 64, 64),
-            (70_000, 1, 1),
+            (65_535, 1, 1),
         ] {
             let options = options(pdl, stable_pools);
             let plan = plan(&problem(n, h, hv, elem, k_first), &HOPPER, &options);
@@ -120,7 +120,7 @@ fn every_size_has_a_plan_with_the_preferred_tile() {
             let row = table.rows_for(1).iter().find(|row| n * hv <= row.pairs).expect("a row");
             assert_eq!((variant.state(), variant.k_first()), (elem, k_first));
             assert!(is_named(plan.desc().entry, row.variant), "{}, not {}", plan.desc().entry, row.variant);
-            let grid = [n as u32, (hv * 128 / u64::from(variant.bv())) as u32, 1];
+            let grid = [(hv * 128 / u64::from(variant.bv())) as u32, n as u32, 1];
             assert_eq!(plan.prepared().grid, grid, "{}", variant.desc().entry);
         }
     }
@@ -156,11 +156,13 @@ fn names_of_a_state_are_distinct() {
     }
 }
 
-/// A narrow tile has no grid for so many heads; a wider one has.
+/// Heads are many along x; requests are along y.
 #[test]
-fn many_heads_take_a_wider_tile() {
-    let plan = plan(&problem(1, 8192, 8192, Elem::F32, false), &HOPPER, &Options::default()).unwrap();
-    assert!(plan.prepared().grid[1] <= 65_535);
+fn requests_past_the_grid_are_refused_by_name() {
+    let planned = |n, heads| plan(&problem(n, heads, heads, Elem::F32, false), &HOPPER, &Options::default());
+    assert!(planned(1, 8192).unwrap().prepared().grid[0] >= 8192);
+    let error = planned(65_536, 1).unwrap_err().to_string();
+    assert!(error.contains("axis N of `beta`") && error.contains("65536; at most 65535 is possible"), "{error}");
 }
 
 #[test]
