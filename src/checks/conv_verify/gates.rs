@@ -20,9 +20,9 @@ use kda_ref::gate::Gate;
 const ALL: usize = 1 << 16;
 const LOWER_BOUND: f64 = -5.0;
 /// `A_log`: as trained, and at the ends of fp32.
-const A_LOGS: [f32; 7] = [-f32::MAX, -200.0, -6.0, 2.75, 88.0, 100.0, f32::MAX];
-/// `dt_bias`: sums with a gate that overflow in both directions, and some that do not.
-const BIASES: [f32; 5] = [-f32::MAX, -100.0, 0.0, 100.0, f32::MAX];
+const A_LOGS: [f32; 5] = [-f32::MAX, -200.0, 2.75, 100.0, f32::MAX];
+/// `dt_bias`: sums with a gate that overflow in both directions, and the gates alone.
+const BIASES: [f32; 3] = [-f32::MAX, 0.0, f32::MAX];
 
 /// Requests, tokens and value heads that hold each raw gate once.
 pub const SHORT: (usize, usize, usize) = (16, 8, 4);

@@ -1,5 +1,5 @@
-//! Pools of more than 2^31 elements: an entry above the boundary gives the bits of the same entry in a small pool, and
-//! where a 32-bit offset would wrap to stays as it was.
+//! Pools of more than 8 GiB, which is 2^31 elements of f32 and 2^32 of bf16: an entry above the boundary gives the bits of the
+//! same entry in a small pool, and where a 32-bit offset, of elements or of bytes, would wrap to stays as it was.
 //!
 //! One pool at a time; each needs about 9 GB on a GPU. The simulator's memory is sparse.
 
@@ -7,6 +7,7 @@ use super::Failure;
 use super::call::{Call, Results, differences, f32_bits};
 use super::case::{Case, Plan};
 use super::judge::fits;
+use super::problems::{POOLS, with_pool};
 use crate::checks::{Device, Measured, Sink};
 use kda_core::Elem;
 use kda_kernels::conv_verify::ConvVerifyVariant;
@@ -14,8 +15,8 @@ use kda_ref::conv_verify::sample::Switches;
 use kda_ref::floats::FloatVec;
 use kda_runtime::DeviceBuffer;
 
-/// Elements at which a 32-bit signed offset wraps.
-const BOUNDARY: u64 = 1 << 31;
+/// Bytes ahead of the entries that are used.
+const BOUNDARY: u64 = 8 << 30;
 /// Requests and tokens.
 const N: usize = 2;
 const T: usize = 2;
@@ -29,15 +30,22 @@ enum Pool {
     WindowsOut,
 }
 
-/// Each pool in turn, on every tile.
+/// Each pool in turn, on every tile; convolution pool and windows in every type and order.
 pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
-    let case = Plan::of(Switches { roll: true, ..Switches::plain(N, T, 1, 1) }).draw(seed);
     for pool in [Pool::State, Pool::ConvState, Pool::StatesOut, Pool::WindowsOut] {
-        let mut wrong = 0;
-        for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &case.sample.switches)) {
-            wrong += one(device, &case, pool, *variant).map_err(|cause| format!("a large pool, {pool:?}: {cause}"))?;
+        // Of states there is one kind: the pools of engines are enough.
+        let kinds = if matches!(pool, Pool::State | Pool::StatesOut) { &POOLS[..2] } else { &POOLS[..] };
+        let (mut wrong, mut runs) = (0, 0);
+        for kind in kinds {
+            let switches = Switches { roll: true, ..with_pool(Switches::plain(N, T, 1, 1), *kind) };
+            let case = Plan::of(switches).draw(seed);
+            for variant in ConvVerifyVariant::ALL.into_iter().filter(|v| fits(*v, &switches)) {
+                wrong +=
+                    one(device, &case, pool, variant).map_err(|cause| format!("a large pool, {pool:?}: {cause}"))?;
+                runs += 1;
+            }
         }
-        let case = format!("{pool:?} of more than 2^31 elements");
+        let case = format!("{pool:?} of more than 8 GiB, {runs} variants");
         let output = "bits that differ from a small pool".into();
         sink(Measured { case, output, error: wrong as f64, budget: 0.0 }, share);
     }
@@ -61,11 +69,16 @@ fn one(device: Device, case: &Case, pool: Pool, variant: ConvVerifyVariant) -> R
         Pool::StatesOut => T as u64 * state,
         Pool::WindowsOut => T as u64 * line,
     };
-    let first = BOUNDARY.div_ceil(length) + 1;
+    let elem = match pool {
+        Pool::ConvState | Pool::WindowsOut => call.problem.conv_state.elem,
+        Pool::State | Pool::StatesOut => Elem::F32,
+    };
+    let size = u64::from(elem.bytes());
+    let first = BOUNDARY.div_ceil(length * size) + 1;
     let entries = first + N as u64;
-    let large = DeviceBuffer::new(device.executor, "large pool", 4 * entries * length, device.guarding)?;
+    let large = DeviceBuffer::new(device.executor, "large pool", size * entries * length, device.guarding)?;
     // Where a wrapped offset would land: entries that nobody may write, in whole or in part.
-    let low = DeviceRange { buffer: &large, length, entries: N as u64 + 2 };
+    let low = DeviceRange { buffer: &large, words: (N as u64 + 2) * length * size / 4 };
     low.fill()?;
     for request in 0..N {
         let place = entry(first, request) * length;
@@ -74,9 +87,12 @@ fn one(device: Device, case: &Case, pool: Pool, variant: ConvVerifyVariant) -> R
                 let slot = sample.state_slots[request] as usize * state as usize;
                 large.upload_at(place, &sample.state[slot..slot + state as usize])?;
             }
-            Pool::ConvState => large.upload_at(place, &pooled(&sample.conv_state, sample.conv_slots[request], line))?,
+            Pool::ConvState => match pooled(&sample.conv_state, sample.conv_slots[request], line) {
+                FloatVec::F32(values) => large.upload_at(place, &values)?,
+                FloatVec::Bf16(values) => large.upload_at(place, &values)?,
+            },
             Pool::StatesOut | Pool::WindowsOut => {
-                large.upload_at(place, &vec![f32::from_bits(u32::MAX); length as usize])?;
+                large.upload_at(place * size, &vec![u8::MAX; (length * size) as usize])?;
             }
         }
     }
@@ -91,7 +107,8 @@ fn one(device: Device, case: &Case, pool: Pool, variant: ConvVerifyVariant) -> R
             problem.state_slots = map;
         }
         Pool::ConvState => {
-            problem.conv_state = large.dense(Elem::F32, &[entries, channels, 3])?;
+            let strides = [&[line], &problem.conv_state.strides()[1..]].concat();
+            problem.conv_state = large.strided(elem, &[entries, channels, 3], &strides)?;
             problem.conv_slots = map;
         }
         Pool::StatesOut => {
@@ -99,7 +116,8 @@ fn one(device: Device, case: &Case, pool: Pool, variant: ConvVerifyVariant) -> R
             (problem.windows_out, problem.snapshot_rows) = (None, map);
         }
         Pool::WindowsOut => {
-            problem.windows_out = Some(large.dense(Elem::F32, &[entries, T as u64, channels, 3])?);
+            let strides = [&[length, line], &problem.conv_state.strides()[1..]].concat();
+            problem.windows_out = Some(large.strided(elem, &[entries, T as u64, channels, 3], &strides)?);
             (problem.states_out, problem.snapshot_rows) = (None, map);
         }
     }
@@ -107,19 +125,25 @@ fn one(device: Device, case: &Case, pool: Pool, variant: ConvVerifyVariant) -> R
     large.check_canaries()?;
     let mut wrong = results.changed_inputs + low.changed()? + differences(&bits(&results), &bits(&small));
     for request in 0..N {
-        let high: Vec<f32> = large.download_at(entry(first, request) * length, length)?;
-        let snapshot = sample.snapshot_rows[request] as usize;
-        let expected: Vec<f32> = match (pool, &small.states, &small.windows) {
+        let place = entry(first, request) * length;
+        let high = match elem {
+            Elem::BF16 => FloatVec::Bf16(large.download_at(place, length)?),
+            _ => FloatVec::F32(large.download_at(place, length)?),
+        };
+        let snapshot = sample.snapshot_rows[request];
+        let expected = match (pool, &small.states, &small.windows) {
             (Pool::State, ..) => {
                 let slot = sample.state_slots[request] as usize * state as usize;
-                sample.state[slot..slot + state as usize].to_vec()
+                FloatVec::F32(sample.state[slot..slot + state as usize].to_vec())
             }
             (Pool::ConvState, ..) => pooled(&small.pool, sample.conv_slots[request], line),
-            (Pool::StatesOut, Some(states), _) => states[snapshot * length as usize..][..length as usize].to_vec(),
-            (Pool::WindowsOut, _, Some(windows)) => pooled(windows, snapshot as i32, length),
-            _ => Vec::new(),
+            (Pool::StatesOut, Some(states), _) => {
+                FloatVec::F32(states[snapshot as usize * length as usize..][..length as usize].to_vec())
+            }
+            (Pool::WindowsOut, _, Some(windows)) => pooled(windows, snapshot, length),
+            _ => FloatVec::F32(Vec::new()),
         };
-        wrong += differences(&f32_bits(&high), &f32_bits(&expected));
+        wrong += differences(&high.bits(), &expected.bits());
     }
     // What stayed small has the bits of the small run.
     if matches!(pool, Pool::State | Pool::ConvState) {
@@ -133,22 +157,25 @@ fn bits(results: &Results) -> Vec<u32> {
     results.out.iter().map(|v| u32::from(v.to_bits())).collect()
 }
 
-/// Entry `index` of an fp32 pool of dense entries.
-fn pooled(pool: &FloatVec, index: i32, length: u64) -> Vec<f32> {
+/// Entry `index` of a pool of dense entries.
+fn pooled(pool: &FloatVec, index: i32, length: u64) -> FloatVec {
     let begin = index as usize * length as usize;
-    (begin..begin + length as usize).map(|i| pool.view().get_f32(i)).collect()
+    let place = begin..begin + length as usize;
+    match pool {
+        FloatVec::F32(values) => FloatVec::F32(values[place].to_vec()),
+        FloatVec::Bf16(values) => FloatVec::Bf16(values[place].to_vec()),
+    }
 }
 
-/// The first entries of the large pool.
+/// The first words of the large pool.
 struct DeviceRange<'b, 'd> {
     buffer: &'b DeviceBuffer<'d>,
-    length: u64,
-    entries: u64,
+    words: u64,
 }
 
 impl DeviceRange<'_, '_> {
     fn pattern(&self) -> Vec<f32> {
-        (0..self.entries * self.length).map(|i| 1e30 + i as f32 * 1e24).collect()
+        (0..self.words).map(|i| 1e30 + i as f32 * 1e24).collect()
     }
 
     fn fill(&self) -> Result<(), Failure> {
@@ -156,7 +183,7 @@ impl DeviceRange<'_, '_> {
     }
 
     fn changed(&self) -> Result<usize, Failure> {
-        let now: Vec<f32> = self.buffer.download_at(0, self.entries * self.length)?;
+        let now: Vec<f32> = self.buffer.download_at(0, self.words)?;
         Ok(differences(&f32_bits(&now), &f32_bits(&self.pattern())))
     }
 }

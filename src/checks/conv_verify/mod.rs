@@ -71,9 +71,9 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     if request.extent == Extent::Full {
         let words = |cause: Failure| cause.to_string();
         // All tiles give the same bits; the simulator is slow with many CTAs.
-        let rows = if request.device.backend == Backend::Sim { 32 } else { 0 };
+        let rows = if request.device.backend == Backend::Sim { 128 } else { 0 };
         streams::run(device, seed, rows, sink, STREAMS_END).map_err(words)?;
-        nan::run(device, seed, sink, NAN_END).map_err(words)?;
+        nan::run(device, seed, rows, sink, NAN_END).map_err(words)?;
         gates::run(device, seed, sink, GATES_END).map_err(words)?;
         let simulated = request.device.backend == Backend::Sim;
         misuse::duplicated(device, simulated, seed, sink, MISUSE_END).map_err(words)?;

@@ -13,7 +13,7 @@ use kda_ref::conv_verify::HEAD;
 use kda_ref::conv_verify::sample::{Sample, Switches};
 
 /// Requests, tokens, q/k heads, value heads.
-const SIZES: (usize, usize, usize, usize) = (3, 4, 2, 4);
+const SIZES: (usize, usize, usize, usize) = (2, 4, 2, 4);
 /// The request and the token with the NaN.
 const REQUEST: usize = 1;
 const TOKEN: usize = 1;
@@ -79,8 +79,8 @@ fn put_x(sample: &mut Sample, channel: usize) {
     sample.x[row * sample.switches.dims.channels() + channel] = bf16::NAN;
 }
 
-/// Every poison on every variant for this number of tokens, with both gates.
-pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
+/// Every poison on every variant of at least `rows` rows of V for this number of tokens, with both gates.
+pub fn run(device: Device, seed: u64, rows: u32, sink: Sink, share: f64) -> Result<(), Failure> {
     let (n, t, h, hv) = SIZES;
     for poison in &POISONS {
         let mut wrong = 0;
@@ -90,7 +90,7 @@ pub fn run(device: Device, seed: u64, sink: Sink, share: f64) -> Result<(), Fail
             let clean = Plan::of(switches).draw(seed);
             let mut poisoned = clean.clone();
             (poison.put)(&mut poisoned.sample);
-            for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &clean.sample.switches)) {
+            for variant in ConvVerifyVariant::ALL.iter().filter(|v| fits(**v, &switches) && v.bv() >= rows) {
                 wrong += strays(device, &clean, &poisoned, poison, *variant)?;
             }
         }

@@ -40,7 +40,7 @@ pub fn with_pool(switches: Switches, (bf16_pool, channels_innermost): (bool, boo
 pub fn four(t: usize, pool: (bool, bool)) -> [Plan; 4] {
     let plain = |n, h, hv| with_pool(Switches::plain(n, t, h, hv), pool);
     [
-        Plan::of(Switches { bias: true, ..plain(1, 1, 2) }),
+        Plan::of(Switches { bias: true, ..plain(1, 1, 1) }),
         Plan {
             null_rows: true,
             view: View { index_stride: 3, ..View::WHOLE },
@@ -51,7 +51,7 @@ pub fn four(t: usize, pool: (bool, bool)) -> [Plan; 4] {
                 roll: true,
                 rule: SnapshotRule::ByBatch,
                 padding: 8,
-                ..plain(4, 1, 1)
+                ..plain(4, 1, 2)
             })
         },
         Plan {
