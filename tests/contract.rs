@@ -50,9 +50,11 @@ fn every_raw_gate_is_a_decay() {
 #[test]
 fn lost_limits_of_the_gates_are_found() {
     // 88 and -87 as the texts write them.
-    for (lower_bound, a_log, limit, other) in
-        [(Some(-5.0), 100.0, "0f42B00000", "0f7F7FFFFF"), (None, -200.0, "0fC2AE0000", "0fFF7FFFFF")]
-    {
+    for (lower_bound, a_log, limit, other) in [
+        (Some(-5.0), 100.0, "0f42B00000", "0f7F7FFFFF"),
+        (Some(-5.0), -200.0, "0fC2AE0000", "0fFF7FFFFF"),
+        (None, -200.0, "0fC2AE0000", "0fFF7FFFFF"),
+    ] {
         let case = gates::case(gates::SHORT, lower_bound, POOLS[0], a_log, if a_log > 0.0 { 0.0 } else { f32::MAX });
         let run = |changed: bool| {
             let executor = SimExecutor::default();

@@ -10,10 +10,10 @@ pub mod step {
         null < index && index < length as i32
     }
 
-    /// exp(g) of the gate's input `z`: bounded, or softplus.
-    fn decay(bounded: bool, lower_bound: f32, rate: f32, z: f32) -> f32 {
+    /// exp(g) of the gate's input `z`: bounded, or softplus. Finite for every `z`, infinities included.
+    fn decay(bounded: bool, lower_bound: f32, a_log: f32, z: f32) -> f32 {
         let g =
-            if bounded { lower_bound * math::sigmoid(math::exp(rate) * z) } else { -math::scaled_softplus(rate, z) };
+            if bounded { lower_bound * math::sigmoid(math::rate(a_log) * z) } else { -math::scaled_softplus(a_log, z) };
         math::exp(g)
     }
 
