@@ -4,12 +4,15 @@
 use kda::checks::Device;
 use kda::checks::conv_verify::call::{Call, Results};
 use kda::checks::conv_verify::case::{Case, Plan};
+use kda::checks::conv_verify::{gpu, sample};
 use kda::core::exec::{ExecError, Executor, Stream};
 use kda::reference::conv_verify::sample::Switches;
 use kda::runtime::Guarding;
 use kda::runtime::executor::cuda::CudaExecutor;
 use kda::runtime::operators::conv_verify::{Options, plan};
+use kda_kernels::conv_verify::ConvVerifyVariant;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const SEED: u64 = 3;
 
@@ -139,5 +142,47 @@ fn options_of_the_device_reach_the_driver() {
         call.enqueue(&options, executor.own_stream()).expect("the call runs");
         let results = call.results().expect("results");
         assert_eq!((results.differing_bits(&expected), results.changed_inputs), (0, 0), "{options:?}");
+    }
+}
+
+/// Repeats, replays with other indices, streams and graphs at once, chains of dependent launches: the rows of a full check
+/// that only a device has.
+#[test]
+fn repeats_graphs_and_chains_give_the_same_bits() {
+    let Some((_executor, _guard)) = device() else { return };
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+    println!("seed {seed}");
+    let (mut count, mut failed) = (0, Vec::new());
+    gpu::run(
+        seed,
+        &mut |row, _| {
+            println!("{}: {} {}", row.case, row.error, row.output);
+            count += 1;
+            if !row.passes() {
+                failed.push(row.case);
+            }
+        },
+        1.0,
+    )
+    .expect("the calls run");
+    assert!(count >= 8 && failed.is_empty(), "{count} rows, failed: {failed:?}");
+}
+
+/// Each tile and pool at one length, and in several passes: short enough for a sanitizer's tools.
+#[test]
+fn one_length_of_each_tile_on_its_sample_problem() {
+    let Some((executor, _guard)) = device() else { return };
+    let own = |v: &&ConvVerifyVariant| v.long() || v.t() == 2;
+    for variant in ConvVerifyVariant::ALL.iter().filter(own) {
+        for seed in [SEED, SEED + 1] {
+            let mut wrong = Vec::new();
+            let run = sample(on(&executor), variant.desc(), seed, &mut |row, _| {
+                if !row.passes() {
+                    wrong.push(format!("{}: {} > {}", row.output, row.error, row.budget));
+                }
+            });
+            run.unwrap_or_else(|cause| panic!("{}: {cause}", variant.desc().entry));
+            assert!(wrong.is_empty(), "{}, seed {seed}: {wrong:?}", variant.desc().entry);
+        }
     }
 }

@@ -174,3 +174,21 @@ fn more_pairs_than_an_axis_of_the_grid_has() {
         assert_eq!(state(&alone), state(&results), "request {n}");
     }
 }
+
+/// Each variant on its sample problem: short enough for a sanitizer's tools.
+#[test]
+fn each_variant_on_its_sample_problem() {
+    let Some((executor, _guard)) = device() else { return };
+    for desc in kda_kernels::decode::DESCS {
+        for seed in [SEED, SEED + 1] {
+            let mut wrong = Vec::new();
+            let run = kda::checks::decode::sample(on(&executor), desc, seed, &mut |row, _| {
+                if !row.passes() {
+                    wrong.push(format!("{}: {} > {}", row.output, row.error, row.budget));
+                }
+            });
+            run.unwrap_or_else(|cause| panic!("{}: {cause}", desc.entry));
+            assert!(wrong.is_empty(), "{}, seed {seed}: {wrong:?}", desc.entry);
+        }
+    }
+}

@@ -56,10 +56,10 @@ pub const REASONS: &[Reason] = &[
     ptx(STAGED, Operator::Drop, "bar.warp.sync", 390, 1, STAGED_OUTPUT),
     source(STAGED, Operator::Drop, "warp_sync()", 390, 1, STAGED_OUTPUT),
     source(STAGED, Operator::Later, "warp_sync()", 390, 1, STAGED_OUTPUT),
-    source(SHUFFLED, Operator::Later, "warp_sync()", 378, 1, STILL_AHEAD),
-    ptx(SUMMED, Operator::Drop, "bar.warp.sync", 378, 1, SUM_BARRIERS),
-    source(SUMMED, Operator::Drop, "warp_sync()", 378, 1, SUM_BARRIERS),
-    source(SUMMED, Operator::Later, "warp_sync()", 378, 1, SUM_BARRIERS),
+    source(SHUFFLED, Operator::Later, "warp_sync()", 379, 1, STILL_AHEAD),
+    ptx(SUMMED, Operator::Drop, "bar.warp.sync", 379, 1, SUM_BARRIERS),
+    source(SUMMED, Operator::Drop, "warp_sync()", 379, 1, SUM_BARRIERS),
+    source(SUMMED, Operator::Later, "warp_sync()", 379, 1, SUM_BARRIERS),
 ];
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
