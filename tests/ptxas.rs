@@ -73,6 +73,6 @@ fn the_gate_sees_errors_spills_and_lost_optimisations() {
     assert_eq!(found, [(2002, desc.source.line)]);
     // Products whose registers nothing orders: the assembler orders them itself, and says where.
     let desc = named("chained_product");
-    let found = codes(&ptxas, desc, &edited(desc, "    wgmma.fence.sync.aligned;\n", ""));
+    let found = codes(&ptxas, desc, &edited(desc, "\twgmma.fence.sync.aligned;\n", ""));
     assert!(matches!(found[..], [(2003, line), ..] if line != desc.source.line), "{found:?}");
 }

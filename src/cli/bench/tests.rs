@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::Parser;
+use kda::bench::shape::Shape;
 
 #[derive(Parser)]
 struct Line {
