@@ -77,7 +77,7 @@ fn print_statement(statement: &Statement, out: &mut String) {
         Statement::Loc { file, line, column } => writeln!(out, "\t.loc {file} {line} {column}"),
         Statement::Comment(text) => writeln!(out, "\t// {text}"),
         Statement::Inst { guard, inst } => {
-            out.push_str("\t");
+            out.push('\t');
             if let Some(guard) = guard {
                 out.push('@');
                 guard.print(out);
