@@ -123,7 +123,7 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
         samples: arguments.samples as usize,
     };
     if tunes {
-        request.variants = Variants::All;
+        request.variants = Variants::EachName;
         request.launches = Launch::ALL.to_vec();
         let chosen: Vec<Contract> = subject.choices().iter().flat_map(|choice| choice.contracts).copied().collect();
         if !arguments.contract.is_empty() && chosen.iter().any(|contract| !request.contracts.contains(contract)) {
