@@ -6,11 +6,21 @@ use kda::checks::conv_verify::case::{Case, Plan};
 use kda::core::exec::Stream;
 use kda::reference::conv_verify::sample::{Sample, Switches};
 use kda::reference::conv_verify::{Dims, HEAD};
+use kda::reference::floats::FloatVec;
+use kda::reference::layout::StateOrder;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::conv_verify::Options;
 use kda::runtime::operators::conv_verify::preference::PLAIN;
 
 const SEED: u64 = 5;
+
+/// The names of `decode`'s checks.
+mod decode {
+    pub use kda::checks::decode::call::{Call, Results};
+    pub use kda::checks::decode::case::{Case, Plan};
+    pub use kda::reference::decode::sample::Switches;
+    pub use kda::runtime::operators::decode::Options;
+}
 
 /// The call with request `n` alone, on the same pools.
 fn alone(sample: &Sample, n: usize) -> Sample {
@@ -119,5 +129,72 @@ fn interleaved_calls_do_not_meet() {
     for (call, expected) in calls.iter().zip(&expected) {
         let results = call.results().expect("results");
         assert_eq!((results.differing_bits(expected), results.changed_inputs), (0, 0));
+    }
+}
+
+/// `decode`: the call with requests `first .. first + count` alone, on the same pools.
+fn requests(case: &decode::Case, first: usize, count: usize) -> decode::Case {
+    let mut some = case.clone();
+    let (s, d) = (&mut some.sample, case.sample.switches.dims);
+    let range = |width: usize| first * width..(first + count) * width;
+    s.switches.dims.n = count;
+    s.x = s.x[range(d.channels() + s.switches.padding)].to_vec();
+    s.g = match &s.g {
+        FloatVec::F32(g) => FloatVec::F32(g[range(d.hv * HEAD)].to_vec()),
+        FloatVec::Bf16(g) => FloatVec::Bf16(g[range(d.hv * HEAD)].to_vec()),
+    };
+    s.beta = s.beta[range(d.hv)].to_vec();
+    s.slots = s.slots[range(1)].to_vec();
+    s.conv_slots = s.conv_slots[range(1)].to_vec();
+    some
+}
+
+/// Bits of the output, the state and the history of a request of `decode`.
+fn decoded(case: &decode::Case, results: &decode::Results, n: usize) -> Vec<u32> {
+    let (sample, problem) = (&case.sample, case.sample.problem());
+    let d = sample.switches.dims;
+    let place = problem.places(n).expect("a live request");
+    let (row, width) = (sample.buffers().out_row_stride, d.hv * HEAD);
+    let (state, line) = (problem.head(place.slot_out, 0), place.line_out * sample.layout.line);
+    let mut all: Vec<u32> = results.out[n * row..n * row + width].iter().map(|v| u32::from(v.to_bits())).collect();
+    all.extend(&results.state.bits()[state..state + d.state_len()]);
+    all.extend(&results.pool.bits()[line..line + 3 * d.channels()]);
+    all
+}
+
+#[test]
+fn a_decode_has_the_same_bits_alone_and_in_any_batch() {
+    let sizes = [2, 5, 9, 33];
+    for (bf16_state, order) in [
+        (false, StateOrder::VFirst),
+        (false, StateOrder::KFirst),
+        (true, StateOrder::VFirst),
+        (true, StateOrder::KFirst),
+    ] {
+        let mut chosen = std::collections::BTreeSet::new();
+        let plain = decode::Switches::plain(sizes[sizes.len() - 1], 1, 4);
+        let switches = decode::Switches { bias: true, lower_bound: None, bf16_state, order, ..plain };
+        let whole = decode::Plan::of(switches).draw(SEED);
+        let mut run = |case: &decode::Case| {
+            let executor = SimExecutor::default();
+            let call = decode::Call::new(Device::simulator(&executor), case).expect("memory");
+            chosen.insert(call.enqueue(&decode::Options::default(), Stream::default()).expect("the call runs"));
+            call.results().expect("results")
+        };
+        let expected: Vec<Vec<u32>> = [0, 1]
+            .map(|n| {
+                let case = requests(&whole, n, 1);
+                decoded(&case, &run(&case), 0)
+            })
+            .to_vec();
+        for n in sizes {
+            let case = requests(&whole, 0, n);
+            let results = run(&case);
+            for (request, expected) in expected.iter().enumerate() {
+                assert!(decoded(&case, &results, request) == *expected, "{order:?}, N {n}, request {request}");
+            }
+        }
+        // From 4 to 132 pairs the tables name several variants.
+        assert!(chosen.len() > 1, "{chosen:?}");
     }
 }

@@ -10,7 +10,7 @@ use super::twin::{self, Kernel};
 use super::{Call, Contract, Failure, Launch, Subject, twin_check};
 use kda_core::{KernelDesc, PreparedLaunch};
 use kda_runtime::executor::cuda::CudaExecutor;
-use kda_runtime::operators::preference::is_named;
+use kda_runtime::operators::preference::{is_named, variant_name};
 
 /// Which of our kernels are timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Variants {
     Auto,
     /// Every one that can run the shape.
     All,
+    /// Of those with one name the one that dispatch prefers: for a preference table.
+    EachName,
     /// Dispatch's choice and those of this entry or variant name.
     Named(String),
 }
@@ -27,7 +29,7 @@ impl Variants {
     fn holds(&self, desc: &KernelDesc) -> bool {
         match self {
             Variants::Auto => false,
-            Variants::All => true,
+            Variants::All | Variants::EachName => true,
             Variants::Named(name) => desc.entry == name || is_named(desc.entry, name),
         }
     }
@@ -217,11 +219,17 @@ impl Site<'_> {
         let chosen = choice[0].desc;
         let label = |desc: &KernelDesc, chosen| Label { who: Who::Ours, kernel: desc.entry.into(), chosen };
         let mut all = vec![(label(chosen, true), choice)];
+        let mut names = vec![variant_name(chosen.entry)];
         let others = self.subject.kernels().into_iter().filter(|desc| desc.entry != chosen.entry);
         for desc in others.filter(|desc| self.request.variants.holds(desc)) {
+            let name = variant_name(desc.entry);
+            if self.request.variants == Variants::EachName && names.contains(&name) {
+                continue;
+            }
             // A variant that this call does not fit is not eligible.
             if calls[0].plan(self.executor, Some(desc), launch).is_ok() {
                 all.push((label(desc, false), ours(Some(desc))?));
+                names.push(name);
             }
         }
         let configurations = self.subject.twin().map_or(&[][..], |twin| twin.configurations(self.shape));

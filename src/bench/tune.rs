@@ -6,9 +6,12 @@
 //! logarithm of the pairs. Numbers of tokens in between take the bands of the nearest that names variants for them; equal
 //! bands are one range.
 
+use super::arena::Arena;
 use super::report::{Row, Who};
-use super::{Choice, Contract, Failure, Launch};
-use kda_runtime::operators::preference::variant_name;
+use super::shape::Shape;
+use super::{Choice, Contract, Failure, Launch, Subject};
+use kda_core::Executor;
+use kda_runtime::operators::preference::{is_named, variant_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -37,6 +40,15 @@ pub struct Tables {
     pub text: &'static str,
     /// The lines for each launch.
     pub lines: Vec<(Launch, Vec<Line>)>,
+}
+
+/// Whether a variant runs so many tokens with all contracts of a choice.
+pub fn covers(subject: &dyn Subject, executor: &dyn Executor, choice: &Choice, variant: &str, tokens: u64) -> bool {
+    choice.contracts.iter().all(|contract| {
+        let call = subject.call(&mut Arena::counting(), contract, Shape { t: tokens, h: 1, n: 1 });
+        let mut named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
+        call.is_ok_and(|call| named.any(|desc| call.plan(executor, Some(desc), Launch::Plain).is_ok()))
+    })
 }
 
 /// The tables of a choice; `covers(variant, tokens)` says whether a variant can run so many tokens.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::bench::report::tests::row;
-use crate::bench::shape::Shape;
+use crate::bench::shape::{List, Shape};
+use kda_ref::rng::Rng;
+use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::preference::Table;
 use kda_runtime::operators::{conv_verify, decode};
 
@@ -187,5 +189,55 @@ fn the_committed_tables_are_written_as_they_stand() {
         assert!(whole.lines().all(|line| line.len() <= 120), "{whole}");
         tables[0].lines.pop();
         assert!(source(op, "a device", multiprocessors, &[WIDE], &tables).is_err());
+    }
+}
+
+/// Whatever the times: tables of every operator cover all tokens and pairs, with variants that run them in every contract.
+#[test]
+fn tables_of_any_times_name_variants_that_run() {
+    let executor = SimExecutor::default();
+    for (seed, subject) in
+        [1, 2].into_iter().flat_map(|seed| crate::bench::subjects().into_iter().map(move |s| (seed, s)))
+    {
+        let rng = &mut Rng::new(seed);
+        for choice in subject.choices() {
+            let mut rows = Vec::new();
+            for (contract, shape) in
+                choice.contracts.iter().flat_map(|c| subject.shapes(List::Tune).into_iter().map(move |s| (c, s)))
+            {
+                let call = subject.call(&mut Arena::counting(), contract, shape).unwrap();
+                for desc in subject.kernels() {
+                    if call.plan(&executor, Some(desc), Launch::Plain).is_ok() {
+                        let mut row = row(shape, "plain", Who::Ours, desc.entry, false, 1.0 + rng.uniform());
+                        row.contract = contract.name;
+                        rows.push(row);
+                    }
+                }
+            }
+            let covers = |variant: &str, t: u64| covers(subject, &executor, choice, variant, t);
+            let tables = tables(&rows, &[Launch::Plain], choice, &covers);
+            let lines = &tables.lines[0].1;
+            let what = format!("seed {seed}, {} {}: {lines:?}", subject.name(), choice.text);
+            let longest = subject.shapes(List::Tune).iter().map(|shape| shape.t).max().unwrap();
+            // An operator of one token runs no more.
+            let most = if longest == 1 { 1 } else { longest + 4 };
+            let mut next = 1;
+            for (at, line) in lines.iter().enumerate() {
+                assert!(line.tokens.0 == next && line.tokens.0 <= line.tokens.1, "{what}");
+                for t in line.tokens.0..=line.tokens.1.min(most) {
+                    assert!(covers(&line.variant, t), "T {t}: {what}");
+                }
+                match lines.get(at + 1) {
+                    Some(after) if after.tokens == line.tokens => assert!(line.pairs < after.pairs, "{what}"),
+                    _ => {
+                        assert_eq!(line.pairs, END, "{what}");
+                        next = line.tokens.1.saturating_add(1);
+                    }
+                }
+            }
+            assert_eq!(lines.last().unwrap().tokens.1, END, "{what}");
+            // Random times have many winners; a table that names few of them lost some.
+            assert!(lines.len() > 3, "{what}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use kda::bench::arena::Arena;
 use kda::bench::environment::Environment;
 use kda::bench::report::Report;
 use kda::bench::session::{Event, Request, Variants};
-use kda::bench::shape::{List, Shape, Shapes};
+use kda::bench::shape::{List, Shapes};
 use kda::bench::{Choice, Contract, Failure, Launch, Subject, bandwidth, session, tune};
 use kda::core::Executor;
 use kda::core::exec::ExecError;
@@ -131,7 +131,7 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
         samples: arguments.samples as usize,
     };
     if tunes {
-        request.variants = Variants::All;
+        request.variants = Variants::EachName;
         request.launches = Launch::ALL.to_vec();
         let chosen: Vec<Contract> = subject.choices().iter().flat_map(|choice| choice.contracts).copied().collect();
         if !arguments.contract.is_empty() && chosen.iter().any(|contract| !request.contracts.contains(contract)) {
@@ -230,13 +230,8 @@ fn write_preference(
 ) -> Result<Verdict, Stop> {
     let Some(file) = &arguments.tune else { return Ok(Verdict::Passed) };
     let path = file.clone().unwrap_or_else(|| subject.preference().into());
-    let runs = |contract: &Contract, variant: &str, t: u64| {
-        let call = subject.call(&mut Arena::counting(), contract, Shape { t, h: 1, n: 1 });
-        let mut named = subject.kernels().into_iter().filter(|desc| is_named(desc.entry, variant));
-        call.is_ok_and(|call| named.any(|desc| call.plan(executor, Some(desc), Launch::Plain).is_ok()))
-    };
     let tables = |choice: &Choice| {
-        let covers = |variant: &str, t: u64| choice.contracts.iter().all(|contract| runs(contract, variant, t));
+        let covers = |variant: &str, t: u64| tune::covers(subject, executor, choice, variant, t);
         tune::tables(&measured.rows, &request.launches, choice, &covers)
     };
     let tables: Vec<tune::Tables> = subject.choices().iter().map(tables).collect();

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::Parser;
+use kda::bench::shape::Shape;
 
 #[derive(Parser)]
 struct Line {
@@ -40,7 +41,7 @@ fn options_narrow_and_widen() {
 fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
     for words in [&["conv_verify", "--tune"][..], &["--tune=there.rs", "conv_verify"]] {
         let request = parse(words).unwrap();
-        assert_eq!((request.variants, request.launches.len(), request.contracts.len()), (Variants::All, 3, 2));
+        assert_eq!((request.variants, request.launches.len(), request.contracts.len()), (Variants::EachName, 3, 2));
         assert!(request.shapes.len() > 50);
     }
     assert_eq!(parse(&["decode", "--tune"]).unwrap().contracts.len(), 4);

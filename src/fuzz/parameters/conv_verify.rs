@@ -15,7 +15,7 @@ use kda_runtime::operators::{OpError, Plan};
 const EXECUTE: usize = 12;
 
 /// Shows a compute capability, and does nothing else.
-struct Shown((u8, u8));
+pub(super) struct Shown(pub(super) (u8, u8));
 
 /// How a call is validated.
 type Planner = fn(&Problem, &dyn Executor, &Options) -> Result<Plan, OpError>;
@@ -224,7 +224,7 @@ fn live_rows(problem: &Problem) -> u64 {
 
 /// Entries of an index table: live ones, each once, as the contract asks; among them null ones, negative ones and ones past
 /// the pool.
-fn indices(count: usize, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn indices(count: usize, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
     let length = length.min(i32::MAX as u64) as i32;
     let mut live: Vec<i32> = (0..length.min(16)).collect();
     let mut out = Vec::new();

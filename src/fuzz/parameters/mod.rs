@@ -3,13 +3,14 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | blocks of the operator `conv_verify` | `conv_verify` |
+//! | blocks of the operators `conv_verify` and `decode` | `conv_verify`, `decode` |
 //! | blocks of any kernel, from its description alone | `kernels` |
 //! | what is made wrong | `spoil` |
 //! | how an accepted block runs | `execute` |
 //! | whether it gives what it should | `golden` |
 
 mod conv_verify;
+mod decode;
 pub(super) mod execute;
 mod golden;
 pub(super) mod kernels;
@@ -47,10 +48,11 @@ const GOLDEN: usize = 2_000;
 
 fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     if rng.below(GOLDEN) == 0 {
-        return golden::case(rng, counts);
+        return if rng.coin() { golden::case(rng, counts) } else { decode::golden(rng, counts) };
     }
-    match rng.below(3) {
+    match rng.below(4) {
         0 => kernels::case(rng, counts),
+        1 => decode::case(rng, counts),
         _ => conv_verify::case(rng, counts),
     }
 }

@@ -177,7 +177,11 @@ fn pool(state: &TensorArg, channels_inner: bool) -> Result<(Option<TensorArg>, u
     let ([lines, channels, _], [line, channel, tap]) = (state.shape(), state.strides()) else {
         return Ok((None, 3, 1)); // a checked pool has three axes
     };
-    let (channel, tap) = if channels_inner { (1, *tap) } else { (*channel, 1) };
+    let (channel, tap) = match (*lines, channels_inner) {
+        (0, _) => (3, 1), // nobody steps through an empty pool
+        (_, true) => (1, *tap),
+        (_, false) => (*channel, 1),
+    };
     let length = 2 * tap + (channels - 1) * channel + 1;
     let histories = TensorArg::strided(state.ptr, state.bytes, state.elem, &[*lines, length], &[*line, 1])?;
     Ok((Some(histories), channel as u32, tap as u32))

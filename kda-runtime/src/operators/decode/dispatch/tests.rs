@@ -171,6 +171,27 @@ fn nothing_to_do_is_an_empty_plan() {
     assert!(plan.prepared().is_empty());
 }
 
+/// Nobody steps along the axes of an empty pool.
+#[test]
+fn strides_of_empty_pools_are_anything() {
+    let base = problem(2, 1, 2, Elem::F32, false);
+    let Tokens::Convolved(convolution) = base.tokens else { panic!("a convolution") };
+    let empty = |t: TensorArg, strides: &[u64]| {
+        let mut shape = t.shape().to_vec();
+        shape[0] = 0;
+        TensorArg::strided(0, 0, t.elem, &shape, strides).expect("a tensor")
+    };
+    for stride in [0, 1, 3, 385, 16_383, 1 << 29] {
+        for inner in [[1, stride], [3, 1]] {
+            let state = empty(convolution.state, &[stride, inner[0], inner[1]]);
+            let tokens = Tokens::Convolved(Convolution { state, ..convolution });
+            let call = Problem { tokens, state: empty(base.state, &[stride, stride, 128, 1]), ..base };
+            plan(&call, &HOPPER, &Options::default())
+                .unwrap_or_else(|error| panic!("stride {stride}, {inner:?}: {error}"));
+        }
+    }
+}
+
 #[test]
 fn a_forced_variant_runs_what_it_can() {
     for variant in DecodeVariant::ALL {
