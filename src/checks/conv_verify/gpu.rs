@@ -147,13 +147,7 @@ fn other_indices(executor: &CudaExecutor, pool: (bool, bool), seed: u64) -> Resu
         let call = Call::new(on(executor), &captured)?;
         let graph = capture(executor, &[plan(&call.problem, executor, &options)?])?;
         for _ in 0..INDEX_SETS {
-            let mut changed = captured.clone();
-            let other = Plan::of(Switches { nulls: true, ..switches }).draw(rng.next_u64()).sample;
-            // Of other pools of as many entries or more: those past the end of ours are null.
-            let s = &mut changed.sample;
-            s.conv_slots = other.conv_slots;
-            s.state_slots = other.state_slots;
-            s.snapshot_rows = other.snapshot_rows;
+            let changed = with_other_indices(&captured, &switches, &mut rng);
             let expected = Call::new(on(executor), &changed)?.run(None)?;
             let (p, s) = (&call.problem, &changed.sample);
             let maps = [
@@ -173,6 +167,22 @@ fn other_indices(executor: &CudaExecutor, pool: (bool, bool), seed: u64) -> Resu
         }
     }
     Ok(wrong)
+}
+
+/// The case with the index arrays of another one, null ones among them. What is past the end of the other's pools is past the
+/// end of any: in ours it could be live, for two requests at once.
+fn with_other_indices(case: &Case, switches: &Switches, rng: &mut Rng) -> Case {
+    let other = Plan::of(Switches { nulls: true, ..*switches }).draw(rng.next_u64()).sample;
+    let past_any_end = |map: &[i32], len: usize| -> Vec<i32> {
+        map.iter()
+            .map(|index| if usize::try_from(*index).is_ok_and(|i| i >= len) { i32::MAX } else { *index })
+            .collect()
+    };
+    let mut changed = case.clone();
+    changed.sample.conv_slots = past_any_end(&other.conv_slots, other.conv_layout.lines);
+    changed.sample.state_slots = past_any_end(&other.state_slots, other.state_len);
+    changed.sample.snapshot_rows = past_any_end(&other.snapshot_rows, other.snapshot_len);
+    changed
 }
 
 /// Bits that differ between two calls that run at once, each with a workspace of its own, and the same calls one by one.
@@ -224,4 +234,31 @@ fn at_once(executors: [&CudaExecutor; 2], graphs: bool, seed: u64) -> Result<usi
         wrong += results.differing_bits(expected) + results.changed_inputs;
     }
     Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two live requests with one line or one snapshot row would have no defined result.
+    #[test]
+    fn other_indices_have_no_live_duplicates() {
+        let switches = Switches { null: 0, roll: true, ..Switches::plain(4, 4, 2, 4) };
+        let (mut rng, mut past) = (Rng::new(1), 0);
+        let case = Plan::of(switches).draw(1);
+        for _ in 0..400 {
+            let sample = with_other_indices(&case, &switches, &mut rng).sample;
+            let maps = [(&sample.conv_slots, sample.conv_layout.lines), (&sample.snapshot_rows, sample.snapshot_len)];
+            for (map, len) in maps {
+                let is_live = |index: &&i32| **index > 0 && usize::try_from(**index).is_ok_and(|i| i < len);
+                let mut live: Vec<&i32> = map.iter().filter(is_live).collect();
+                let count = live.len();
+                live.sort();
+                live.dedup();
+                assert_eq!(live.len(), count, "{map:?}");
+                past += map.iter().filter(|index| **index == i32::MAX).count();
+            }
+        }
+        assert!(past > 20, "{past} indices past the end");
+    }
 }
