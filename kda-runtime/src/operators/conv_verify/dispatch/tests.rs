@@ -309,6 +309,13 @@ fn options_reach_the_launch() {
     assert!(waits.prepared().pdl && scalar(&waits, "early") == 0);
     let early = with(&small, Options { pdl: true, stable_pools: true, ..Options::default() });
     assert!(early.prepared().pdl && scalar(&early, "early") == 1);
+    // Where waiting first is faster it is done, whatever is allowed.
+    let stable = Options { pdl: true, stable_pools: true, ..Options::default() };
+    for (pairs, expected) in [(128, 1), (179, 1), (180, 0), (256, 0), (720, 0), (721, 1), (8192, 1)] {
+        assert_eq!(scalar(&with(&problem(pairs, 4, 1, 1), stable), "early"), expected, "{pairs} pairs");
+    }
+    let half = plan(&problem(100, 4, 1, 1), &Capability(9, 0, PLAIN.multiprocessors / 2), &stable).unwrap();
+    assert_eq!(scalar(&half, "early"), 0, "half the device has twice the pairs for each multiprocessor");
     // Without PDL there is no predecessor that still runs, and so nothing to be ahead of.
     let alone = with(&small, Options { stable_pools: true, ..Options::default() });
     assert_eq!(scalar(&alone, "early"), 0);
