@@ -33,7 +33,7 @@ pub mod conv_verify {
         (POOL, INNER) in [(f32, false), (bf16, true), (f32, true), (bf16, false)],
         (T, LONG) in [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (7, false), (8, false), (8, true)],
         skip_if(LONG && (CTAS == 2 || BV == 8 || BV == 64)),
-        skip_if(INNER == (size_of::<POOL>() == 4) && !LONG && (BV != 64 || CTAS != 2 || T == 3 || T > 4 && T < 8))
+        skip_if(INNER == (size_of::<POOL>() == 4) && !LONG && (BV != 64 || CTAS != 2 || T != 2 && T != 4 && T != 8))
     )]
     #[requires(LONG || tokens == T, tokens >= 1, vheads % heads == 0, d == 2 * heads * K + vheads * V)]
     #[requires(n_req <= MOST_REQUESTS)]
@@ -274,16 +274,15 @@ pub mod conv_verify {
                     betas[[c]] = math::sigmoid(strength as f32);
                 }
             }
+            let mut arrived: u32 = 0;
             cta_sync();
 
             // ---- Windows and roll of v: a lane a copy, three copies a token where the channels are innermost
-            let keep = step::is_live(snap, null, snapshot_len);
-            let mut arrived: u32 = 0;
             if warp == 15 {
                 let (t, j) = if const { INNER } { (lane / 4, lane % 4) } else { (lane, 0) };
                 let from = if const { INNER } { (t + j) * K } else { t * WINDOW };
                 let piece = t < len && j < TAPS;
-                if keep && piece {
+                if step::is_live(snap, null, snapshot_len) && piece {
                     let to = windows_out.at([snap, base + t]);
                     bulk::store(to.at([c0, j]), inputs.at([2, from]), BV * UNIT);
                     if owner {
@@ -306,7 +305,7 @@ pub mod conv_verify {
             // ---- Recurrence
             if active {
                 let strides = from_fn::<STEPS>(|i| min(math::GROUP_STRIDES[5 - STEPS + i], LANES / 2));
-                let snapshot = select(by_batch, n as i32, snap);
+                let (snapshot, keep) = (select(by_batch, n as i32, snap), step::is_live(snap, null, snapshot_len));
                 let (mine, leads) = math::position::<STEPS, N, KEEP>(strides);
                 let my_row = r0 + STEP * (if const { MERGED } { 0 } else { mine });
                 let mut parts = from_fn::<N>(|i| 0.0);
