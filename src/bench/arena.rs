@@ -34,6 +34,8 @@ pub enum Content {
 const CONTENTS: usize = 9;
 /// Every tensor starts at a multiple of this many bytes.
 const ALIGN: u64 = 512;
+/// Bytes up to which a pool is counted: more than any device has, and the sum over all pools is a `u64`.
+const COUNTED: u64 = 1 << 60;
 /// Random elements in a pool before they repeat.
 const DRAWN: u64 = 1 << 20;
 
@@ -69,7 +71,7 @@ impl Need {
 impl Arena<'static> {
     /// An arena that counts what is taken.
     pub fn counting() -> Arena<'static> {
-        let pool = Pool { base: 1 << 20, capacity: u64::MAX >> 1, used: 0 };
+        let pool = Pool { base: 1 << 20, capacity: COUNTED, used: 0 };
         Arena { executor: None, pools: [pool; CONTENTS] }
     }
 }
@@ -130,10 +132,11 @@ impl<'e> Arena<'e> {
 
     fn take(&mut self, content: Content, bytes: u64) -> Result<u64, Failure> {
         let pool = &mut self.pools[content as usize];
-        let next = pool.used + bytes.next_multiple_of(ALIGN);
-        if next > pool.capacity {
-            return Err(format!("{content:?}: {next} bytes of {} are needed", pool.capacity).into());
-        }
+        let next = bytes.checked_next_multiple_of(ALIGN).and_then(|bytes| pool.used.checked_add(bytes));
+        let Some(next) = next.filter(|next| *next <= pool.capacity) else {
+            let (used, capacity) = (pool.used, pool.capacity);
+            return Err(format!("{content:?}: {bytes} bytes are needed, {used} of {capacity} are taken").into());
+        };
         let ptr = pool.base + pool.used;
         pool.used = next;
         Ok(ptr)
@@ -142,9 +145,10 @@ impl<'e> Arena<'e> {
     /// A dense tensor.
     ///
     /// # Errors
-    /// The pool was counted with other shapes.
+    /// The pool was counted with other shapes, or no memory holds as much.
     pub fn tensor(&mut self, content: Content, elem: Elem, shape: &[u64]) -> Result<TensorArg, Failure> {
-        let bytes = shape.iter().product::<u64>() * u64::from(elem.bytes());
+        let bytes = shape.iter().try_fold(u64::from(elem.bytes()), |bytes, size| bytes.checked_mul(*size));
+        let bytes = bytes.ok_or_else(|| format!("{content:?}: {shape:?} of {elem} is more than a memory has"))?;
         Ok(TensorArg::dense(self.take(content, bytes)?, bytes, elem, shape)?)
     }
 
@@ -187,6 +191,10 @@ mod tests {
         let used = arena.used();
         assert_eq!(used.bytes(), 3 * ALIGN);
         arena.reset();
+        // Past 64 bits, and past what is counted.
+        for length in [1 << 62, 1 << 58] {
+            assert!(arena.tensor(Content::State, Elem::F32, &[length, 2]).is_err());
+        }
         assert_eq!(arena.tensor(Content::State, Elem::F32, &[1]).unwrap().ptr, first.ptr);
         assert_eq!(arena.used().or(used), used);
     }

@@ -1,10 +1,10 @@
 //! From times to the preference table that dispatch reads.
 //!
 //! Where several contracts share a table, the time of a variant at a size is the worst of its times relative to the fastest
-//! variant's, over these contracts. For each number of tokens that was measured, the fewest bands of pairs in which one variant is nowhere slower than the
-//! fastest by more than half a percent. A bound between two measured sizes lies where the two variants' times meet, linear in the
-//! logarithm of the pairs. Numbers of tokens in between take the bands of the nearest that names variants for them; equal
-//! bands are one range.
+//! variant's, over these contracts. For each number of tokens that was measured: the fewest bands of pairs in which one
+//! variant is nowhere slower than the fastest by more than half a percent. A bound between two measured sizes lies where
+//! the two variants' times meet, linear in the logarithm of the pairs. Numbers of tokens in between take the bands of the
+//! nearest that names variants for them; equal bands are one range.
 
 use super::arena::Arena;
 use super::report::{Row, Who};

@@ -35,7 +35,7 @@ const GIVE: [&str; 7] =
 const WAIT: [&str; 8] =
     ["acquire", "wait", "peek", "cluster_wait", "pdl::wait", "bulk::wait", "bulk::wait_read", "wgmma::wait"];
 /// Calls that touch no memory and order nothing.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "launch_dependents",
     "min",
     "max",
@@ -46,6 +46,7 @@ const PURE: [&str; 11] = [
     "zero",
     "evict_first_if",
     "is_present",
+    "is_live",
     "as_a",
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! A variant is named by the constants of its entry ahead of the first element type, without the number of tokens: how it
 //! works, not what it is given. One name stands for the same design at every length and on every pool:
-//! `conv_verify__bv8_flat_f32_inner_t4` is `bv8_flat`. A table says what to prefer, never what may run: that follows from
-//! the kernels' own conditions.
+//! `conv_verify__bv8_lanes8_ctas1_f32_noinner_t4_nolong` is `bv8_lanes8_ctas1`. A table says what to prefer, never what may
+//! run: that follows from the kernels' own conditions.
 
 use kda_core::Elem;
 
@@ -84,17 +84,17 @@ mod tests {
     const TABLE: Table = Table {
         multiprocessors: 100,
         rows: &[
-            Row { tokens: (1, 4), pairs: 10, variant: "bv8_flat" },
-            Row { tokens: (1, 4), pairs: 40, variant: "bv16_flat" },
-            Row { tokens: (1, 4), pairs: u64::MAX, variant: "bv64_noflat" },
-            Row { tokens: (5, u64::MAX), pairs: u64::MAX, variant: "bv16_flat" },
+            Row { tokens: (1, 4), pairs: 10, variant: "bv8_lanes8" },
+            Row { tokens: (1, 4), pairs: 40, variant: "bv16_lanes8" },
+            Row { tokens: (1, 4), pairs: u64::MAX, variant: "bv64_lanes32" },
+            Row { tokens: (5, u64::MAX), pairs: u64::MAX, variant: "bv16_lanes8" },
         ],
     };
 
     #[test]
     fn names_leave_the_tokens_out() {
-        assert_eq!(variant_name("conv_verify__bv8_lanes8_flat_t4_nolong"), "bv8_lanes8_flat_nolong");
-        assert_eq!(variant_name("conv_verify__bv8_flat_bf16_inner_t4_long"), "bv8_flat");
+        assert_eq!(variant_name("conv_verify__bv8_lanes8_ctas1_t4_nolong"), "bv8_lanes8_ctas1_nolong");
+        assert_eq!(variant_name("conv_verify__bv8_lanes8_bf16_inner_t4_long"), "bv8_lanes8");
         assert_eq!(variant_name("verify__t16"), "");
         assert!(is_named("verify__t2_tile8", "tile8") && !is_named("verify__t2_tile8", "tile"));
         assert!(is_named("verify__tile_t8", "tile"));
@@ -104,16 +104,16 @@ mod tests {
     #[test]
     fn the_row_comes_first_then_its_neighbours() {
         let rank = |name: &str, tokens, pairs| TABLE.rank(&format!("op__{name}_t{tokens}"), tokens, pairs, 100);
-        assert_eq!([rank("bv8_flat", 2, 10), rank("bv8_flat", 2, 11)], [0, 2]);
-        assert_eq!([rank("bv16_flat", 2, 10), rank("bv16_flat", 2, 11), rank("bv16_flat", 2, 41)], [1, 0, 2]);
-        assert_eq!(rank("bv64_noflat", 2, u64::MAX), 0);
-        assert_eq!(rank("bv64_noflat", 5, 1), 2, "not named there");
-        assert_eq!(rank("bv16_flat", 1000, 1), 0);
+        assert_eq!([rank("bv8_lanes8", 2, 10), rank("bv8_lanes8", 2, 11)], [0, 2]);
+        assert_eq!([rank("bv16_lanes8", 2, 10), rank("bv16_lanes8", 2, 11), rank("bv16_lanes8", 2, 41)], [1, 0, 2]);
+        assert_eq!(rank("bv64_lanes32", 2, u64::MAX), 0);
+        assert_eq!(rank("bv64_lanes32", 5, 1), 2, "not named there");
+        assert_eq!(rank("bv16_lanes8", 1000, 1), 0);
     }
 
     #[test]
     fn pairs_are_counted_for_each_multiprocessor() {
-        let rank = |pairs, multiprocessors| TABLE.rank("op__bv8_flat_t1", 1, pairs, multiprocessors);
+        let rank = |pairs, multiprocessors| TABLE.rank("op__bv8_lanes8_t1", 1, pairs, multiprocessors);
         assert_eq!([rank(20, 200), rank(21, 200)], [0, 2]);
         assert_eq!([rank(5, 50), rank(6, 50)], [0, 2]);
     }

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 /// Options of `kda bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Operator to time.
+    /// Operator to time: conv_verify or decode.
     op: String,
     /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests).
     #[arg(long, value_name = "LIST")]

@@ -28,8 +28,9 @@ pub struct Options {
     pub variant: Option<ConvVerifyVariant>,
     /// Launch with programmatic dependent launch: the kernel may start while its predecessor drains.
     pub pdl: bool,
-    /// With `pdl`: indices, convolution pool and state pool are not written by a predecessor that may still run, so that
-    /// they may be read ahead of the wait. They are, at sizes at which that is faster.
+    /// With `pdl`: index arrays, pools and weights (`conv_weight`, `conv_bias`, `a_log`, `dt_bias`) are not written by a
+    /// predecessor that may still run, so that they may be read ahead of the wait. They are, at sizes at which that is
+    /// faster. A predecessor that rolls the same lines writes them, and so does one that commits to the same slots.
     pub stable_pools: bool,
     /// Whether snapshots leave L2 first; chosen by their size if `None`.
     pub evict_first: Option<bool>,

@@ -26,12 +26,14 @@ pub enum SnapshotRule {
     ByBatch,
 }
 
-/// One call. Shapes are logical; strides are the tensors' own, the innermost axis contiguous unless said otherwise.
+/// One call. Shapes are logical; strides are the tensors' own, the innermost axis contiguous unless said otherwise. Lines, slots,
+/// rows and steps of pools, snapshots and `out` lie whole 16 bytes apart, and so do inputs in `[3, D]`.
 ///
 /// An index i of a slot array is live when `null < i < length` of its pool. A request whose `conv_slots` or `state_slots`
 /// entry is not live is padding: its output is zeros and nothing else is written. With `roll`, live requests must have
 /// distinct convolution lines; live snapshot rows must be distinct. What two requests with the same one write there is
-/// undefined, and nothing else is: [`indices`](super::indices) finds them on the host.
+/// undefined, and nothing else is: [`indices`](super::indices) finds them on the host. What a call writes overlaps nothing
+/// else that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     /// `[N, T, D]` bf16: projections before the convolution.

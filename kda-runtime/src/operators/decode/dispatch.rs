@@ -18,8 +18,9 @@ pub struct Options {
     pub variant: Option<DecodeVariant>,
     /// Launch with programmatic dependent launch: the kernel may start while its predecessor drains.
     pub pdl: bool,
-    /// With `pdl`: indices, convolution pool and state pool are not written by a predecessor that may still run, so that
-    /// they are read ahead of the wait. A predecessor that is a decode of the same pools writes them.
+    /// With `pdl`: index arrays, pools and weights (`conv_weight`, `conv_bias`, `a_log`, `dt_bias`) are not written by a
+    /// predecessor that may still run, so that they are read ahead of the wait. A predecessor that is a decode of the same
+    /// slots writes them.
     pub stable_pools: bool,
     /// New states leave L2 first.
     pub evict_first: bool,

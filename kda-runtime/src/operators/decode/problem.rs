@@ -18,15 +18,16 @@ pub struct Convolution {
     pub weight: TensorArg,
     /// `[D]` f32, or absent.
     pub bias: Option<TensorArg>,
-    /// `[lines, D, 3]` f32 or bf16, oldest input first; memory order `[D, 3]` or `[3, D]` by strides. It rolls: the token
-    /// becomes the newest input.
+    /// `[lines, D, 3]` f32 or bf16, oldest input first; memory order `[D, 3]` or `[3, D]` by strides; any line stride of whole
+    /// 16 bytes, in `[3, D]` inputs a multiple of 8 elements apart. It rolls: the token becomes the newest input.
     pub state: TensorArg,
     /// `[N]` i32: line that each request reads; any stride.
     pub slots: TensorArg,
     /// `[N]` i32: line that each request writes; absent: the one it reads.
     pub slots_out: Option<TensorArg>,
     /// `[N, H]` u32: arrival counters of the roll, zero ahead of the first launch; a launch leaves them zero. Launches that
-    /// may overlap need counters of their own.
+    /// may overlap need counters of their own; after a launch that did not run to its end they must be reset, as those of
+    /// [`conv_verify`](crate::operators::conv_verify::workspace).
     pub workspace: TensorArg,
 }
 
@@ -51,7 +52,8 @@ pub enum Tokens {
 ///
 /// An index i of a slot array is live when `null < i < length` of its pool. A request with an index that is not live is
 /// padding: its output is zeros and nothing else is written. Slots that live requests write must be distinct, and none of
-/// them may be one that another request reads.
+/// them may be one that another live request reads: what such requests leave there, and their outputs, are undefined, and
+/// nothing else is. What a call writes overlaps nothing else that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     /// q, k and v, or what they are made of.
