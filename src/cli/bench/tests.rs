@@ -66,7 +66,7 @@ fn what_is_not_known_is_named_with_what_is() {
         (&["conv_verifi"][..], "one of conv_verify, decode is needed"),
         (&["conv_verify", "--shapes", "tiny"], "T:H:N"),
         (&["decode", "--shapes", "1:8:1,4:8:1"], "4:8:1 has T = 4"),
-        (&["conv_verify", "--shapes", "65536:65536:65536"], "more than a memory has"),
+        (&["conv_verify", "--shapes", "65536:65536:65536"], "bytes are needed"),
         (&["conv_verify", "--launch", "eager"], "plain, pdl, pdl-stable are known"),
         (&["conv_verify", "--contract", "fp8"], "one of fp32, bf16 is needed"),
         (&["conv_verify", "--variants", "bv7"], "an entry's suffix without the number of tokens"),
