@@ -22,7 +22,8 @@ pub struct Earlier {
 pub fn read(text: &str, subject: &dyn Subject) -> Result<Earlier, String> {
     let environment = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let environment = environment.ok_or("the first line is no environment, `# device; …`")?;
-    let multiprocessors = environment.split(", ").find_map(|part| part.strip_suffix(" multiprocessors")?.parse().ok());
+    let mut facts = environment.split([',', ';']);
+    let multiprocessors = facts.find_map(|fact| fact.trim().strip_suffix(" multiprocessors")?.parse().ok());
     let multiprocessors = multiprocessors.ok_or("the environment names no multiprocessors, `132 multiprocessors`")?;
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
     if lines.next().map(|(_, line)| line) != Some(CSV_HEAD) {

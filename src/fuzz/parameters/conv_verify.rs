@@ -203,7 +203,7 @@ fn execute(plan: Planner, mut problem: Problem, options: &Options, rng: &mut Rng
         // Requests that share one entry of a table may not be live together.
         let shared = tensor.shape()[0] > 1 && tensor.strides()[0] == 0;
         let contents = |bytes: usize| match (index, tensor.elem) {
-            (0..3, _) if shared => indices(bytes / 4, 0, null, rng),
+            (0..3, _) if shared => table(bytes / 4, pools[index], null, 0, rng),
             (0..3, _) => indices(bytes / 4, pools[index], null, rng),
             // Arrival counters are zero ahead of a launch.
             (_, Elem::U32) => vec![0; bytes],
@@ -225,8 +225,13 @@ fn live_rows(problem: &Problem) -> u64 {
 /// Entries of an index table: live ones, each once, as the contract asks; among them null ones, negative ones and ones past
 /// the pool.
 pub(super) fn indices(count: usize, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
+    table(count, length, null, 16, rng)
+}
+
+/// Entries of an index table of which the first `most` of the pool may be live.
+fn table(count: usize, length: u64, null: i32, most: i32, rng: &mut Rng) -> Vec<u8> {
     let length = length.min(i32::MAX as u64) as i32;
-    let mut live: Vec<i32> = (0..length.min(16)).collect();
+    let mut live: Vec<i32> = (0..length.min(most)).collect();
     let mut out = Vec::new();
     for _ in 0..count {
         let dead = [null, -1, -7, i32::MIN, i32::MAX, length, length.saturating_add(1)];
@@ -340,5 +345,10 @@ mod tests {
             assert_eq!(found.len(), count);
         }
         assert!(live > 50 && dead > 50);
+        for null in [-1, 0] {
+            let none = table(100, 4, null, 0, &mut rng);
+            let index = |bytes: &[u8]| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            assert!(none.chunks_exact(4).map(index).all(|index| index <= null || index >= 4), "{none:?}");
+        }
     }
 }
