@@ -63,6 +63,7 @@ impl TensorArg {
         let last = steps.fold(0u128, u128::saturating_add);
         last.saturating_add(1).saturating_mul(u128::from(self.elem.bytes()))
     }
+
     /// The first axis, from the smallest stride on, that steps over less than what the axes before it span, and that span in
     /// elements; `None` if every element is known to have an address of its own. Axes of one element are never stepped along.
     pub fn overlap(&self) -> Option<(usize, u128)> {

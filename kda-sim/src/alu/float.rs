@@ -282,7 +282,7 @@ fn finish64(x: f64, modes: Modes) -> u64 {
     if modes.sat { saturate64(bits) } else { bits }
 }
 
-/// Toward zero and the like for an overflow: the error of an infinity that rounding made.
+/// `x`; a zero that is exact although the signs of the two operands differ is negative where rounding goes down.
 fn zero_sign64(x: f64, exact_zero: bool, signs: (bool, bool), direction: Direction) -> f64 {
     if exact_zero && signs.0 != signs.1 && direction == Direction::Down { -0.0 } else { x }
 }
