@@ -1,11 +1,12 @@
 //! Kernels of clusters from macro to launch: in the simulator, and on a device where there is one. With `KDA_REQUIRE_CUDA` set
 //! a device must be there.
 
+mod common;
+
 use kda::checks::Device;
-use kda::core::exec::{ExecError, Stream};
+use kda::core::exec::Stream;
 use kda::core::{Elem, LaunchError};
 use kda::reference::rng::Rng;
-use kda::runtime::executor::cuda::CudaExecutor;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::{DeviceBuffer, Guarding};
 
@@ -70,13 +71,8 @@ use clusters::{AddNextArgs, AddNextVariant, ProductArgs, ProductVariant};
 fn everywhere(check: impl Fn(Device<'_>, u64)) {
     let simulator = SimExecutor::default();
     check(Device { executor: &simulator, guarding: Guarding::BANDS }, 1);
-    match CudaExecutor::open(0) {
-        Ok(executor) => check(Device { executor: &executor, guarding: Guarding::BANDS }, 4),
-        Err(ExecError::NoDevice(why)) => {
-            assert!(std::env::var_os("KDA_REQUIRE_CUDA").is_none(), "a device is required: {why}");
-            eprintln!("not on a device: {why}");
-        }
-        Err(other) => panic!("{other}"),
+    if let Some((executor, _guard)) = common::device() {
+        check(common::on(&executor), 4);
     }
 }
 

@@ -1,37 +1,19 @@
 //! What only a device shows of `decode`: streams at once, dependent launches, graphs. Without a device these tests say so and
 //! end; with `KDA_REQUIRE_CUDA` set they fail.
 
+mod common;
+
+use common::{device, on};
 use kda::checks::Device;
 use kda::checks::decode::call::{Call, Results};
 use kda::checks::decode::case::{Case, Plan};
-use kda::core::exec::{ExecError, Executor, Stream};
+use kda::core::exec::{Executor, Stream};
 use kda::reference::decode::sample::Switches;
 use kda::reference::layout::StateOrder;
-use kda::runtime::Guarding;
 use kda::runtime::executor::cuda::CudaExecutor;
 use kda::runtime::operators::decode::{Options, Tokens, plan};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SEED: u64 = 3;
-
-/// The device, for one test at a time.
-fn device() -> Option<(CudaExecutor, MutexGuard<'static, ()>)> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match CudaExecutor::open(0) {
-        Ok(executor) => Some((executor, guard)),
-        Err(ExecError::NoDevice(why)) => {
-            assert!(std::env::var_os("KDA_REQUIRE_CUDA").is_none(), "a device is required: {why}");
-            eprintln!("skipped: {why}");
-            None
-        }
-        Err(other) => panic!("{other}"),
-    }
-}
-
-fn on(executor: &CudaExecutor) -> Device<'_> {
-    Device { executor, guarding: Guarding::BANDS }
-}
 
 /// A call whose state and histories make every launch depend on the one before.
 fn rolling(n: usize, kind: usize, seed: u64) -> Case {

@@ -7,6 +7,7 @@
 mod arguments;
 pub mod conv_verify;
 pub mod decode;
+mod limits;
 pub mod preference;
 
 use kda_core::exec::{ExecError, Stream};

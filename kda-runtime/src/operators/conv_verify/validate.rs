@@ -4,35 +4,11 @@ use super::NAME;
 use super::problem::{Problem, SnapshotRule};
 use crate::operators::OpError;
 use crate::operators::arguments::{Argument, histories, whole};
+use crate::operators::limits::*;
 use kda_core::Elem;
 
-/// K and V: channels of a head.
-const HEAD: u64 = 128;
-/// Inputs that a history or a window holds.
-const HISTORY: u64 = 3;
-/// Taps of the convolution.
-const TAPS: u64 = HISTORY + 1;
-/// Most entries of a pool that is indexed by `i32`.
-const MOST_SLOTS: u64 = i32::MAX as u64;
-/// Most requests: a grid has at most that many rows of CTAs.
-pub(super) const MOST_REQUESTS: u64 = 65_535;
 /// Most tokens: kernels count the output elements of a head, T * V, in 32 bits.
 const MOST_TOKENS: u64 = 1 << 24;
-/// Most of any other size: kernels count in 32 bits.
-const MOST: u64 = u32::MAX as u64;
-
-const WHY_HEAD: &str = "K = V = 128 is the only head size";
-const WHY_COUNT: &str = "sizes are counted in 32 bits";
-
-/// Bytes that the start of each argument must be a multiple of.
-pub(super) mod align {
-    pub const BF16: u64 = 2;
-    pub const SCALARS: u64 = 4;
-    /// Read or written 16 bytes at once.
-    pub const WIDE: u64 = 16;
-    /// Four taps of bf16 at once.
-    pub const NARROW_TAPS: u64 = 8;
-}
 
 /// Checks a call. `Ok(true)` if the histories are `[3, D]` in memory, `Ok(false)` for `[D, 3]`.
 pub(super) fn validate(p: &Problem) -> Result<bool, OpError> {
@@ -227,22 +203,11 @@ fn heads(argument: &Argument, sizes: &Sizes, axis: usize) -> Result<(), OpError>
 #[cfg(test)]
 mod tests {
     use super::align;
-    use kda_core::ParamKind;
     use kda_kernels::conv_verify;
 
     /// The operator asks for what the strictest variant asks for, so that a call does not depend on the choice.
     #[test]
     fn alignments_are_those_of_the_kernels() {
-        let needed = |name: &str| -> u64 {
-            let of = |desc: &kda_core::KernelDesc| {
-                let param = desc.params.iter().find(|p| p.name == name).expect("the parameter exists");
-                match &param.kind {
-                    ParamKind::Tensor(tensor) => u64::from(tensor.align),
-                    _ => panic!("{name} is no tensor"),
-                }
-            };
-            conv_verify::DESCS.iter().map(of).max().expect("variants")
-        };
         for (names, align) in [
             (&["x", "a", "b"][..], align::BF16),
             (&["taps_bf16"], align::NARROW_TAPS),
@@ -252,7 +217,7 @@ mod tests {
             (&["windows_out", "out"], align::WIDE),
         ] {
             for name in names {
-                assert_eq!(needed(name), align, "{name}");
+                assert_eq!(align::strictest(conv_verify::DESCS, name), align, "{name}");
             }
         }
     }

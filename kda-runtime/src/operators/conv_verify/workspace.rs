@@ -16,9 +16,9 @@
 
 use super::NAME;
 use super::problem::Problem;
-use super::validate::{MOST_REQUESTS, align};
 use crate::operators::OpError;
 use crate::operators::arguments::Argument;
+use crate::operators::limits::{MOST_REQUESTS, align};
 use kda_core::exec::ExecError;
 use kda_core::{Elem, Executor, TensorArg};
 

@@ -4,37 +4,13 @@ use super::NAME;
 use super::problem::{Convolution, Problem, Tokens};
 use crate::operators::OpError;
 use crate::operators::arguments::{Argument, histories, whole};
+use crate::operators::limits::*;
 use kda_core::{Elem, TensorArg};
-
-/// K and V: channels of a head.
-const HEAD: u64 = 128;
-/// Inputs that a history holds.
-const HISTORY: u64 = 3;
-/// Taps of the convolution.
-const TAPS: u64 = HISTORY + 1;
-/// Most entries of a pool that is indexed by `i32`.
-const MOST_SLOTS: u64 = i32::MAX as u64;
-/// Most requests: a grid has at most that many rows of CTAs.
-const MOST_REQUESTS: u64 = 65_535;
-/// Most of any other size: kernels count in 32 bits.
-const MOST: u64 = u32::MAX as u64;
 
 /// Largest distance between two inputs of a channel.
 const MOST_TAP_STEP: u64 = (1 << 30) - 8;
 
-const WHY_HEAD: &str = "K = V = 128 is the only head size";
-const WHY_COUNT: &str = "sizes are counted in 32 bits";
 const WHY_REQUESTS: &str = "N as in `beta`";
-
-/// Bytes that the start of each argument must be a multiple of.
-pub(super) mod align {
-    pub const BF16: u64 = 2;
-    pub const SCALARS: u64 = 4;
-    /// Read or written 16 bytes at once.
-    pub const WIDE: u64 = 16;
-    /// Four taps of bf16 at once.
-    pub const NARROW_TAPS: u64 = 8;
-}
 
 /// What the arguments say of sizes and memory orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,22 +209,11 @@ fn state(p: &Problem, sizes: &Sizes) -> Result<bool, OpError> {
 #[cfg(test)]
 mod tests {
     use super::align;
-    use kda_core::ParamKind;
     use kda_kernels::decode;
 
     /// The operator asks for what the strictest variant asks for, so that a call does not depend on the choice.
     #[test]
     fn alignments_are_those_of_the_kernels() {
-        let needed = |name: &str| -> u64 {
-            let of = |desc: &kda_core::KernelDesc| {
-                let param = desc.params.iter().find(|p| p.name == name).expect("the parameter exists");
-                match &param.kind {
-                    ParamKind::Tensor(tensor) => u64::from(tensor.align),
-                    _ => panic!("{name} is no tensor"),
-                }
-            };
-            decode::DESCS.iter().map(of).max().expect("variants")
-        };
         for (names, align) in [
             (&["q", "k", "v", "g_bf16", "beta", "out"][..], align::BF16),
             (&["taps_bf16"], align::NARROW_TAPS),
@@ -257,7 +222,7 @@ mod tests {
             (&["taps_f32", "conv_f32", "conv_bf16", "state"], align::WIDE),
         ] {
             for name in names {
-                assert_eq!(needed(name), align, "{name}");
+                assert_eq!(align::strictest(decode::DESCS, name), align, "{name}");
             }
         }
     }
