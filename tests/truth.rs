@@ -242,7 +242,15 @@ impl Tensor {
         let map = value["map"].as_object().map(|map| {
             let tile: Vec<u32> = numbers(&map["tile"]).into_iter().map(|n| n as u32).collect();
             let swizzle = Swizzle::of_span(map["swizzle"].as_u64().expect("a number") as u32).expect("a swizzle");
-            let param = TensorMapParam { elem, writes: true, stable: false, dims: &[], tile: tile.leak(), swizzle };
+            let param = TensorMapParam {
+                elem,
+                writes: true,
+                optional: false,
+                stable: false,
+                dims: &[],
+                tile: tile.leak(),
+                swizzle,
+            };
             ([numbers(&map["shape"]), numbers(&map["strides"])], param)
         });
         Tensor {

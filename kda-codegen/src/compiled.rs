@@ -99,6 +99,7 @@ pub enum ParamKind {
     Scalar(Elem),
     Dim,
     Stride { tensor: u32, axis: u32 },
+    Present { tensor: u32 },
 }
 
 /// How a tensor is reached through a tensor map.

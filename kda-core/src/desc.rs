@@ -180,6 +180,11 @@ pub enum ParamKind {
         /// Axis of that tensor.
         axis: u32,
     },
+    /// Whether a tensor behind an optional map is there (`u32`, 0 or 1).
+    Present {
+        /// Index of the tensor in [`KernelDesc::params`].
+        tensor: u32,
+    },
 }
 
 /// A tensor parameter.

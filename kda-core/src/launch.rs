@@ -85,7 +85,7 @@ pub struct PreparedLaunch {
     pub desc: &'static KernelDesc,
     /// CTAs in x, y, z. A zero means that there is nothing to do.
     pub grid: [u32; 3],
-    /// The parameter block; the places of tensor maps are zero.
+    /// The parameter block; the places of tensor maps are zero, and remain so for absent ones.
     pub params: Vec<u8>,
     /// Tensor maps that the executor writes into the parameter block.
     pub maps: Vec<TensorMapArg>,
@@ -138,6 +138,7 @@ pub fn prepare(desc: &'static KernelDesc, args: &[Arg], pdl: bool) -> Result<Pre
                 maps.push(TensorMapArg { param: *map, tensor: *tensor, offset: param.offset });
             }
             (ParamKind::Tensor(kind), Arg::Tensor(None)) if kind.optional => {}
+            (ParamKind::TensorMap(map), Arg::Tensor(None)) if map.optional => {}
             (ParamKind::Tensor(_) | ParamKind::TensorMap(_), Arg::Tensor(None)) => {
                 return Err(LaunchError::Absent { entry, param: param.name });
             }
@@ -356,6 +357,9 @@ fn pack(
         match param.kind {
             ParamKind::Dim => put(param, &(lookup(param.name).unwrap_or_default() as u32).to_le_bytes()),
             ParamKind::Stride { tensor, axis } => put(param, &stride_value(tensors, tensor, axis).to_le_bytes()),
+            ParamKind::Present { tensor } => {
+                put(param, &u32::from(tensors[tensor as usize].is_some()).to_le_bytes());
+            }
             ParamKind::Tensor(_) | ParamKind::TensorMap(_) | ParamKind::Scalar(_) => {}
         }
     }

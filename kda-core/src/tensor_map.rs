@@ -70,6 +70,8 @@ pub struct TensorMapParam {
     pub elem: Elem,
     /// True if the kernel stores or reduces through the map.
     pub writes: bool,
+    /// True if it may be absent: the bytes of its map are then zero, and the kernel copies nothing through it.
+    pub optional: bool,
     /// True if it is not written by a kernel that may still run when this one starts.
     pub stable: bool,
     /// Shape and strides of the tensor, outermost first. The innermost stride is 1.
@@ -202,6 +204,7 @@ mod tests {
         let param = TensorMapParam {
             elem: Elem::BF16,
             writes: false,
+            optional: false,
             stable: false,
             dims: &[DIM, DIM],
             tile: &[128, 64],

@@ -25,6 +25,20 @@ pub mod scale {
     fn nothing() {}
 }
 
+/// A kernel whose tensors behind maps may be absent.
+#[kda_dsl::kernels(arch = sm_90)]
+pub mod absent {
+    #[kernel(block = 32, grid = 1)]
+    #[requires(rows <= 16)]
+    fn copy_rows(
+        #[dims(rows, 32)] x: Option<TensorMap<f32, Shape<8, 32>>>,
+        #[dims(rows, 32)] y: Option<TensorMapMut<f32, Shape<8, 32>>>,
+        #[dims(1)] seen: GlobalMut<u32>,
+    ) {
+        seen.at([0]).store_if(lane == 0, x.is_present() as u32 + 2 * y.is_present() as u32 + 4 * rows);
+    }
+}
+
 /// Device libraries.
 pub mod device {
     /// Mathematics.
@@ -115,6 +129,34 @@ fn variants_have_names_constants_and_descriptions() {
     assert_eq!(NothingArgs {}.args(), []);
     assert!(NothingArgs {}.prepare(NothingVariant::Only, false).is_ok());
     assert_eq!(private::DESCS.len(), 1);
+}
+
+#[test]
+fn absent_maps_are_zeros_and_a_flag() {
+    use absent::{CopyRowsArgs, CopyRowsVariant};
+    let rows = |rows: u64| TensorArg::dense(0x1000, 1 << 20, Elem::F32, &[rows, 32]).expect("a tensor");
+    let seen = TensorArg::dense(0x2000, 4, Elem::U32, &[1]).expect("a tensor");
+    let desc = CopyRowsVariant::Only.desc();
+    let word = |launch: &kda_core::PreparedLaunch, name: &str| {
+        let at = desc.param(name).expect("a parameter").offset as usize;
+        u32::from_le_bytes(launch.params[at..at + 4].try_into().expect("four bytes"))
+    };
+    for (x, y) in [(None, None), (Some(rows(8)), None), (None, Some(rows(16))), (Some(rows(3)), Some(rows(3)))] {
+        let launch = CopyRowsArgs { x, y, seen }.prepare(CopyRowsVariant::Only, false).expect("a launch");
+        assert!(launch.params[..256].iter().all(|byte| *byte == 0));
+        assert_eq!(launch.maps.len(), usize::from(x.is_some()) + usize::from(y.is_some()));
+        assert!(launch.maps.iter().all(|map| map.param.optional));
+        assert_eq!(word(&launch, "x_present"), u32::from(x.is_some()));
+        assert_eq!(word(&launch, "y_present"), u32::from(y.is_some()));
+        assert_eq!(u64::from(word(&launch, "rows")), x.or(y).map_or(0, |tensor| tensor.shape()[0]));
+    }
+    // What is there is checked as ever: the sizes agree, none is 0, the memory suffices.
+    let eligible = |x, y| CopyRowsArgs { x, y, seen }.eligible(CopyRowsVariant::Only);
+    assert!(matches!(eligible(Some(rows(8)), Some(rows(9))), Err(LaunchError::WrongSize { param: "y", .. })));
+    assert!(matches!(eligible(None, Some(rows(0))), Err(LaunchError::EmptyMap { param: "y", .. })));
+    assert!(matches!(eligible(None, Some(rows(17))), Err(LaunchError::Requirement { .. })));
+    let short = TensorArg::dense(0x1000, 1023, Elem::F32, &[8, 32]).expect("a tensor");
+    assert!(matches!(eligible(Some(short), None), Err(LaunchError::TooFewBytes { param: "x", .. })));
 }
 
 #[test]

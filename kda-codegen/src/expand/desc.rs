@@ -121,6 +121,7 @@ fn param(param: &Param) -> TokenStream {
         }
         ParamKind::Dim => quote!(Dim),
         ParamKind::Stride { tensor, axis } => quote!(Stride { tensor: #tensor, axis: #axis }),
+        ParamKind::Present { tensor } => quote!(Present { tensor: #tensor }),
         ParamKind::Tensor { elem, writes, optional, stable, align, dims, map } => {
             let elem = self::elem(*elem);
             let dims = dims.iter().map(|dim| {
@@ -139,8 +140,8 @@ fn param(param: &Param) -> TokenStream {
                 Some(map) => {
                     let (copy, swizzle) = (&map.copy, plain(&format!("{:?}", map.swizzle)));
                     quote!(TensorMap(::kda_core::TensorMapParam {
-                        elem: #elem, writes: #writes, stable: #stable, dims: &[#(#dims),*], tile: &[#(#copy),*],
-                        swizzle: ::kda_core::Swizzle::#swizzle,
+                        elem: #elem, writes: #writes, optional: #optional, stable: #stable, dims: &[#(#dims),*],
+                        tile: &[#(#copy),*], swizzle: ::kda_core::Swizzle::#swizzle,
                     }))
                 }
             }

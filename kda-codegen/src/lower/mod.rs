@@ -68,7 +68,7 @@ fn param(param: &crate::compiled::Param) -> Param {
     }
     let ty = match param.kind {
         ParamKind::Tensor { .. } | ParamKind::Stride { .. } => Type::U64,
-        ParamKind::Dim => Type::U32,
+        ParamKind::Dim | ParamKind::Present { .. } => Type::U32,
         ParamKind::Scalar(elem) => match elem {
             Elem::Bool | Elem::U8 => Type::U8,
             Elem::U16 | Elem::F16 | Elem::BF16 => Type::U16,

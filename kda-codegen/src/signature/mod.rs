@@ -8,8 +8,8 @@
 //! | [`bounds`] | block, roles, registers |
 //!
 //! The parameter block holds the tensors' pointers in source order, then the scalars in source order, then the named
-//! axes in the order of their first appearance (`u32` each), then the strides (`u64` each); each value is aligned to its
-//! size.
+//! axes in the order of their first appearance (`u32` each), then the strides (`u64` each), then whether optional tensor
+//! maps are there (`u32` each); each value is aligned to its size.
 
 pub mod bounds;
 pub mod facts;

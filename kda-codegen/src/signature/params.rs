@@ -28,6 +28,7 @@ pub(super) fn params(kernel: &Kernel, consts: &Scope<'_>) -> Results<(Vec<Param>
 
     let tensor_count = kernel.params.iter().filter(|p| matches!(p.ty, ParamType::Tensor { .. })).count();
     let (mut tensors, mut scalars, mut strides) = (Vec::with_capacity(tensor_count), Vec::new(), Vec::new());
+    let mut present = Vec::new();
     for param in &kernel.params {
         let name = param.name.to_string();
         match &param.ty {
@@ -49,6 +50,9 @@ pub(super) fn params(kernel: &Kernel, consts: &Scope<'_>) -> Results<(Vec<Param>
                 let tensor = Tensor { name: &param.name, index: tensors.len() as u32, dims, mapped: map.is_some() };
                 let dims = errors.take_all(tensor.dims(&launch, &mut names, &mut strides)).unwrap_or_default();
                 let (writes, optional, align) = (*writes, *optional, elem.bytes());
+                if optional && map.is_some() {
+                    present.extend(errors.take(presence(&param.name, tensors.len() as u32, &mut names)));
+                }
                 let bytes = if map.is_some() { kda_core::tensor_map::MAP_BYTES } else { 8 };
                 let kind = ParamKind::Tensor { elem, writes, optional, stable, align, dims, map };
                 tensors.push(unplaced(name, kind, bytes));
@@ -56,7 +60,18 @@ pub(super) fn params(kernel: &Kernel, consts: &Scope<'_>) -> Results<(Vec<Param>
         }
     }
     let axes = axes.into_iter().map(|name| unplaced(name, ParamKind::Dim, 4));
-    errors.finish((tensors.into_iter().chain(scalars).chain(axes).chain(strides).collect(), names))
+    errors.finish((tensors.into_iter().chain(scalars).chain(axes).chain(strides).chain(present).collect(), names))
+}
+
+/// Where the text reads whether an optional map is there: `x_present`. The map itself says nothing that may be read.
+fn presence(tensor: &Ident, index: u32, names: &mut LaunchNames) -> Result<Param> {
+    let name = format!("{tensor}_present");
+    if names.contains_key(&name) {
+        let message = format!("whether `{tensor}` is there is called `{name}`, and that name is taken");
+        return Err(Diagnostic::at(226, tensor, message).help("rename the other one"));
+    }
+    names.insert(name.clone(), Name::Other("the presence of a tensor"));
+    Ok(unplaced(name, ParamKind::Present { tensor: index }, 4))
 }
 
 fn unplaced(name: String, kind: ParamKind, bytes: u32) -> Param {

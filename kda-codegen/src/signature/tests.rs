@@ -103,6 +103,33 @@ fn tensors_have_axes_and_strides() {
 }
 
 #[test]
+fn optional_maps_have_a_flag() {
+    let source = |params: &str| {
+        format!("#[kernels(arch = sm_90)] mod family {{ #[kernel(block = 32, grid = 1)] fn k({params}) {{}} }}")
+    };
+    let map = "#[dims(n:p, 32)] a: Option<TensorMap<f32, Shape<8, 32>>>";
+    let resolved = ok(&source(&format!("{map}, #[dims(32)] b: Option<TensorMapMut<f32, Shape<32>>>, s: bool")), 0);
+    let rows: Vec<(&str, u32, u32)> = resolved.params.iter().map(|p| (p.name.as_str(), p.offset, p.bytes)).collect();
+    let flags = [("a_present", 272, 4), ("b_present", 276, 4)];
+    assert_eq!(rows[..5], [("a", 0, 128), ("b", 128, 128), ("s", 256, 1), ("n", 260, 4), ("p", 264, 8)]);
+    assert_eq!(rows[5..], flags);
+    let kinds: Vec<ParamKind> = resolved.params[5..].iter().map(|p| p.kind.clone()).collect();
+    assert_eq!(kinds, [ParamKind::Present { tensor: 0 }, ParamKind::Present { tensor: 1 }]);
+    assert!(matches!(resolved.params[0].kind, ParamKind::Tensor { optional: true, map: Some(_), .. }));
+    // A map that is always there has none, and what has the flag's name is refused.
+    assert_eq!(ok(&source("#[dims(8, 32)] a: TensorMap<f32, Shape<8, 32>>"), 0).params.len(), 1);
+    for taken in ["a_present: u32", "#[dims(a_present)] x: Global<f32>", "#[dims(n:a_present, m)] x: Global<f32>"] {
+        let errors = resolved_err(&source(&format!("{map}, {taken}")));
+        assert_eq!(errors[0].code.0, 226, "{taken}");
+    }
+    assert!(parse_family(&source("#[dims(8)] a: Option<Option<TensorMap<f32, Shape<8>>>>")).is_err());
+}
+
+fn resolved_err(source: &str) -> Vec<Diagnostic> {
+    resolved(source, 0).expect_err("a refusal")
+}
+
+#[test]
 fn conditions_fold_and_give_facts() {
     let short = ok(SOURCE, 0);
     let texts: Vec<&str> = short.requires.iter().map(|r| r.text.as_str()).collect();

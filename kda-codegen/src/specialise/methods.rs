@@ -66,7 +66,7 @@ impl Specialiser<'_> {
             }
             (Value::Global(view), "is_present") => {
                 let [] = self.arguments(&name, &args, site)?;
-                Ok(match view.present {
+                Ok(match self.present(&view) {
                     Some(reg) => Value::Scalar(Scalar::new(Elem::Bool, reg, Uniform::Cta)),
                     None => Value::Const(Const::Bool(true)),
                 })

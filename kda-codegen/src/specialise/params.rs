@@ -51,7 +51,7 @@ impl Specialiser<'_> {
         let param = &self.resolved.params[index];
         let elem = match param.kind {
             ParamKind::Tensor { .. } | ParamKind::Stride { .. } => Elem::U64,
-            ParamKind::Dim => Elem::U32,
+            ParamKind::Dim | ParamKind::Present { .. } => Elem::U32,
             ParamKind::Scalar(Elem::Bool) => Elem::U8,
             ParamKind::Scalar(elem) => elem,
         };

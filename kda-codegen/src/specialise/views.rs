@@ -26,7 +26,7 @@ impl Specialiser<'_> {
     /// A tensor parameter with all axes open.
     pub(super) fn tensor(&mut self, param: usize) -> Value {
         let desc = self.resolved.params[param].clone();
-        let ParamKind::Tensor { elem, optional, dims, .. } = &desc.kind else { return Value::Unit };
+        let ParamKind::Tensor { elem, optional, dims, map, .. } = &desc.kind else { return Value::Unit };
         let axes = dims
             .iter()
             .map(|dim| OpenAxis {
@@ -41,21 +41,8 @@ impl Specialiser<'_> {
                 },
             })
             .collect();
-        let present = optional.then(|| {
-            let pointer = self.load_param(param);
-            self.builder.prologue(Class::Pred, |dst| {
-                let dst = DstAndPred { dst: Some(dst), pred: None };
-                Setp {
-                    compare: Compare::Ne,
-                    ftz: Default::default(),
-                    ty: Type::U64,
-                    dst,
-                    a: pointer.into(),
-                    b: Src::Imm(0),
-                }
-                .into()
-            })
-        });
+        // Accesses ask it of a pointer; of a map only the author does.
+        let present = (*optional && map.is_none()).then(|| self.presence(param, Type::U64));
         Value::Global(Box::new(GlobalView {
             param,
             elem: *elem,
@@ -70,6 +57,26 @@ impl Specialiser<'_> {
             picked: None,
             uniform: Uniform::Cta,
         }))
+    }
+
+    /// Whether the tensor of a view is there; `None` if it always is.
+    pub(super) fn present(&mut self, view: &GlobalView) -> Option<Reg> {
+        let ParamKind::Tensor { optional: true, map: Some(_), .. } = self.resolved.params[view.param].kind else {
+            return view.present;
+        };
+        // What a map holds is the driver's affair, so a parameter of its own says it.
+        let says = |kind: &ParamKind| matches!(kind, ParamKind::Present { tensor } if *tensor as usize == view.param);
+        let flag = self.resolved.params.iter().position(|p| says(&p.kind))?;
+        Some(self.presence(flag, Type::U32))
+    }
+
+    /// Whether a parameter is not 0.
+    fn presence(&mut self, param: usize, ty: Type) -> Reg {
+        let word = self.load_param(param);
+        self.builder.prologue(Class::Pred, |dst| {
+            let dst = DstAndPred { dst: Some(dst), pred: None };
+            Setp { compare: Compare::Ne, ftz: Default::default(), ty, dst, a: word.into(), b: Src::Imm(0) }.into()
+        })
     }
 
     fn stride_param(&mut self, name: &str) -> Stride {

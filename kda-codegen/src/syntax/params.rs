@@ -56,12 +56,16 @@ fn param(pat: &Pat, ty: &Type, dims: Option<&Attribute>, generics: &[Generic]) -
         return Err(Diagnostic::at(119, &name, format!("`{name}` cannot be the name of a parameter"))
             .help("keywords are no PTX names"));
     }
-    if let Some((elem, writes, map)) = tensor_map(ty)? {
+    let (behind, optional) = match applied(ty).filter(|(name, _)| *name == "Option") {
+        Some((_, inner)) => (inner, true),
+        None => (ty, false),
+    };
+    if let Some((elem, writes, map)) = tensor_map(behind)? {
         let elem = element(elem, generics)?;
         let Some(attr) = dims else { return Err(without_dims(&name)) };
         let (dims, stable) = shape(attr)?;
         let map = Some(Box::new(map));
-        return Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional: false, stable, dims, map } });
+        return Ok(Param { name, ty: ParamType::Tensor { elem, writes, optional, stable, dims, map } });
     }
     let Some((elem, writes, optional)) = tensor(ty) else {
         let elem = scalar(ty)?;
@@ -193,7 +197,7 @@ fn scalar(ty: &Type) -> Result<Elem> {
         Some(_) => Err(Diagnostic::at(401, ty, format!("`{written}` cannot be passed as a scalar"))
             .help("scalars are bool, u32, i32, u64, i64 or f32; convert in the kernel")),
         None => Err(Diagnostic::at(111, ty, format!("`{written}` is no type of a kernel parameter"))
-            .help("write `Global<T>`, `GlobalMut<T>`, `Option<…>` of one, or bool, u32, i32, u64, i64, f32")),
+            .help("write `Global<T>`, `GlobalMut<T>`, `TensorMap<…>`, `TensorMapMut<…>`, `Option<…>` of one, or bool, u32, i32, u64, i64, f32")),
     }
 }
 

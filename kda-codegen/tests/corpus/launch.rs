@@ -321,6 +321,6 @@ fn encode(at: u64, bytes: u64, elem: Elem, shape: &[u64], tile: &[u32], swizzle:
     let strides: Vec<u64> = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
     let tensor = TensorArg::strided(at, bytes, elem, shape, &strides).map_err(|e| format!("{e}"))?;
     let (dims, tile): (_, &'static [u32]) = (&[DIM; 5][..tile.len()], tile.to_vec().leak());
-    let param = TensorMapParam { elem, writes: true, stable: false, dims, tile, swizzle };
+    let param = TensorMapParam { elem, writes: true, optional: false, stable: false, dims, tile, swizzle };
     Ok(TensorMapArg { param, tensor, offset: 0 }.encode().to_vec())
 }

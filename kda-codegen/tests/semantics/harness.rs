@@ -180,17 +180,20 @@ impl Run {
         self.tensors
             .insert(name.into(), Held { at, bytes: bytes.len() as u64, map: Some([shape.to_vec(), strides.to_vec()]) });
         let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
-        let ParamKind::Tensor { elem, writes, map: Some(map), .. } = &param.kind else { panic!("`{name}` is no map") };
+        let ParamKind::Tensor { elem, writes, optional, map: Some(map), .. } = &param.kind else {
+            panic!("`{name}` is no map")
+        };
+        let (present, optional) = (format!("{name}_present"), *optional);
         let tile: &'static [u32] = map.copy.clone().leak();
         let (stable, dims) = (false, &[][..]);
         let arg = TensorMapArg {
-            param: TensorMapParam { elem: *elem, writes: *writes, stable, dims, tile, swizzle: map.swizzle },
+            param: TensorMapParam { elem: *elem, writes: *writes, optional, stable, dims, tile, swizzle: map.swizzle },
             tensor: TensorArg::strided(at, bytes.len() as u64, *elem, shape, strides).expect("a tensor"),
             offset: param.offset,
         };
         let encoded = arg.encode();
         self.params[param.offset as usize..][..encoded.len()].copy_from_slice(&encoded);
-        self
+        if optional { self.set(&present, 1u32) } else { self }
     }
 
     /// Runs the kernel with all checks; a fault fails the test.

@@ -2,6 +2,7 @@
 //!
 //! Inputs are random; `KDA_SEED` sets the seed, and a failure names it.
 
+mod absent_maps;
 mod arithmetic;
 mod clusters;
 mod collectives;

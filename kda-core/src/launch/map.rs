@@ -6,8 +6,8 @@ use crate::tensor_map::TensorMapParam;
 
 /// A tensor behind a map, as the other checks see it.
 pub fn behind(map: &TensorMapParam) -> TensorParam {
-    let TensorMapParam { elem, writes, stable, dims, .. } = *map;
-    TensorParam { elem, writes, optional: false, stable, align: 16, dims }
+    let TensorMapParam { elem, writes, optional, stable, dims, .. } = *map;
+    TensorParam { elem, writes, optional, stable, align: 16, dims }
 }
 
 /// What bulk tensor copies ask of a tensor: sizes of 1 to 2^32, strides that are multiples of 16 bytes and below 2^40, and rows of

@@ -186,6 +186,11 @@ impl Machine<'_> {
         let offset = address.wrapping_sub(PARAM_WINDOW) as usize;
         let bytes = self.launch.params.get(offset..offset.saturating_add(MAP_BYTES as usize));
         bytes.and_then(DecodedMap::decode).ok_or_else(|| {
+            if bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                let message = format!("the tensor map at byte {offset} of the parameters is absent");
+                let help = "the launch gave no tensor for it: copy under `is_present()`, or give one";
+                return self.report_at(w, pc, 1 << lane, Code::TensorMap, message, "tensor map", help);
+            }
             let message = format!("there is no tensor map at {address:#x}");
             let help = "take the address of the parameter (mov.b64, then cvta.param.u64), and let the launch encode the map; maps \
                         in global memory are not modelled";

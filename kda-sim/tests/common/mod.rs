@@ -62,6 +62,7 @@ impl Map {
         let param = TensorMapParam {
             elem: self.elem,
             writes: true,
+            optional: false,
             stable: false,
             dims: &[DIM; 5][..self.tile.len()],
             tile: self.tile.clone().leak(),

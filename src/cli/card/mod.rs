@@ -180,7 +180,8 @@ fn describe(desc: &KernelDesc, param: &ParamDesc) -> (String, String) {
             let sizes: Vec<_> = map.dims.iter().map(|dim| dim.size.to_string()).collect();
             let tile: Vec<_> = map.tile.iter().map(ToString::to_string).collect();
             let access = if map.writes { "written" } else { "read" };
-            let notes = format!("{access} by copies of [{}], swizzle {:?}", tile.join(", "), map.swizzle);
+            let absent = if map.optional { ", may be absent" } else { "" };
+            let notes = format!("{access} by copies of [{}], swizzle {:?}{absent}", tile.join(", "), map.swizzle);
             (format!("map of {} [{}]", map.elem, sizes.join(", ")), notes)
         }
         ParamKind::Scalar(elem) => (format!("scalar {elem}"), String::new()),
@@ -188,6 +189,10 @@ fn describe(desc: &KernelDesc, param: &ParamDesc) -> (String, String) {
         ParamKind::Stride { tensor, axis } => {
             let of = desc.params.get(tensor as usize).map_or("?", |param| param.name);
             ("stride u64, elements".into(), format!("of `{of}` along axis {axis}"))
+        }
+        ParamKind::Present { tensor } => {
+            let of = desc.params.get(tensor as usize).map_or("?", |param| param.name);
+            ("flag u32".into(), format!("1 if `{of}` is there, else 0"))
         }
     }
 }

@@ -120,8 +120,9 @@ fn draw(desc: &'static KernelDesc, rng: &mut Rng) -> Vec<Arg> {
         ParamKind::Scalar(elem) => Arg::Scalar(scalars.get(param.name).copied().unwrap_or_else(|| scalar(elem, rng))),
         ParamKind::Tensor(kind) if kind.optional && rng.below(3) == 0 => Arg::Tensor(None),
         ParamKind::Tensor(kind) => Arg::Tensor(tensor(kind.elem, kind.dims, &mut size_of, rng)),
+        ParamKind::TensorMap(map) if map.optional && rng.below(3) == 0 => Arg::Tensor(None),
         ParamKind::TensorMap(map) => Arg::Tensor(tensor(map.elem, map.dims, &mut size_of, rng)),
-        ParamKind::Dim | ParamKind::Stride { .. } => Arg::Tensor(None),
+        ParamKind::Dim | ParamKind::Stride { .. } | ParamKind::Present { .. } => Arg::Tensor(None),
     });
     args.collect()
 }
