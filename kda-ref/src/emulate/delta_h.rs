@@ -1,61 +1,74 @@
-//! The inter-chunk recurrence in fp32 with bf16 operands, as a tensor-core kernel runs it.
+//! One chunk of the inter-chunk recurrence in fp32 with bf16 operands, as a tensor-core kernel runs it.
 //!
 //! ```text
-//! h = bf16(S);  x = bf16(u - w h);  S = S * exp2(gk_last);  S = S + kg^T x        fp32 accumulation
+//! h = bf16(S);  x = u - w h;  S = S * decay;  S = S + kg^T bf16(x)        fp32 accumulation
 //! ```
-//! The order of summation inside a dot is not contractual; here products are fused and added in order of the index. A
-//! sum over rows accumulates onto the decayed state, as an MMA does.
+//! The order of summation inside a dot is not contractual. In [`Order::Forward`] products are fused and added in order of
+//! the index, and the sum is taken from u; in [`Order::Backward`] they are added in the opposite order onto u, and powers
+//! of two are as far off as a hardware approximation may be. Either is a right kernel; their distance says what the freedom
+//! costs. A sum over rows accumulates onto the decayed state, as an MMA does.
 
 use super::{lanes, scalar};
-use crate::delta_h::{CHUNK, DeltaH, DeltaHOutputs};
-use crate::forward::initial_state;
-use crate::layout::chunks;
+use crate::delta_h::step::Chunk;
 use crate::round::to_bf16_f32;
 
-fn widened(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&x| f64::from(x)).collect()
+/// Which of the two orders of summation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// By rising index.
+    Forward,
+    /// By falling index.
+    Backward,
 }
 
-/// Runs the emulation; results are fp32 values (`final_state`) or bf16 values (`h`, `v_new`) in float64. Inputs should
-/// be bf16 values (`kg`, `w`, `u`) or fp32 values (`gk`, states).
-///
-/// # Panics
-/// If an input is shorter than the sizes say.
-pub fn run(problem: &DeltaH<'_>) -> DeltaHOutputs {
-    let p = &problem.packed;
-    let (keys, values, hv, size) = (p.keys, p.values, p.value_heads, p.state_len());
-    let (mut out, walks) = problem.plan();
-    for walk in walks {
-        for value_head in 0..hv {
-            let wide = initial_state(p, &problem.states, walk.sequence, value_head);
-            let mut state: Vec<f32> = wide.iter().map(|&s| s as f32).collect();
-            for (c, (begin, end)) in chunks(walk.rows.0, walk.rows.1, CHUNK).enumerate() {
-                let rows = || (begin..end).map(|token| token * hv + value_head);
-                let rounded: Vec<f32> = state.iter().map(|&s| to_bf16_f32(s)).collect();
-                let slot = ((walk.first_chunk + c) * hv + value_head) * size;
-                problem.h_order.store(keys, values, &widened(&rounded), &mut out.h[slot..slot + size]);
-                let mut v_new = vec![0.0f32; (end - begin) * values];
-                for (row, x) in rows().zip(v_new.chunks_exact_mut(values)) {
-                    for (key, h) in rounded.chunks_exact(values).enumerate() {
-                        lanes::fma(x, problem.w.get(row, key) as f32, h);
-                    }
-                    for (value, x) in x.iter_mut().enumerate() {
-                        *x = to_bf16_f32(problem.u.get(row, value) as f32 - *x);
-                    }
-                    out.v_new[row * values..(row + 1) * values].copy_from_slice(&widened(x));
-                }
-                let last = (end - 1) * hv + value_head;
-                for (key, s) in state.chunks_exact_mut(values).enumerate() {
-                    let decay = scalar::exp2(problem.gk.get(last, key) as f32);
-                    s.iter_mut().for_each(|s| *s *= decay);
-                    for (row, x) in rows().zip(v_new.chunks_exact(values)) {
-                        lanes::fma(s, problem.kg.get(row, key) as f32, x);
-                    }
-                }
-            }
-            let slot = (walk.sequence * hv + value_head) * size;
-            problem.states.order.store(keys, values, &widened(&state), &mut out.final_state[slot..slot + size]);
+/// 2^x by this order's arithmetic: the approximation of the hardware is off by up to 2^-22.
+pub(crate) fn exp2(order: Order) -> fn(f32) -> f32 {
+    match order {
+        Order::Forward => scalar::exp2,
+        Order::Backward => |x| scalar::exp2(x) * (1.0 + f32::EPSILON * 2.0),
+    }
+}
+
+/// The indices below `count` in this order.
+fn indices(order: Order, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |i| if order == Order::Forward { i } else { count - 1 - i })
+}
+
+/// Takes the K-first state `[K, V]` over one chunk and returns x `[rows, V]` before its rounding.
+pub(crate) fn step(state: &mut [f32], chunk: &Chunk<f32>, order: Order) -> Vec<f32> {
+    let keys = chunk.decay.len();
+    let (values, rows) = (state.len() / keys, chunk.kg.len() / keys);
+    let h: Vec<f32> = state.iter().map(|&s| to_bf16_f32(s)).collect();
+    let mut x = if order == Order::Forward { vec![0.0; chunk.u.len()] } else { chunk.u.clone() };
+    for (x, w) in x.chunks_exact_mut(values).zip(chunk.w.chunks_exact(keys)) {
+        for key in indices(order, keys) {
+            let w = if order == Order::Forward { w[key] } else { -w[key] };
+            lanes::fma(x, w, &h[key * values..(key + 1) * values]);
         }
     }
-    out
+    if order == Order::Forward {
+        x.iter_mut().zip(&chunk.u).for_each(|(x, u)| *x = u - *x);
+    }
+    update(state, chunk, &x, |s, key, operand: &[f32]| {
+        for row in indices(order, rows) {
+            lanes::fma(s, chunk.kg[row * keys + key], &operand[row * values..(row + 1) * values]);
+        }
+    });
+    x
+}
+
+/// Decays the state and adds what `add` makes of the rounded, gated x.
+fn update(state: &mut [f32], chunk: &Chunk<f32>, x: &[f32], add: impl Fn(&mut [f32], usize, &[f32])) {
+    let values = state.len() / chunk.decay.len();
+    let mut operand = x.to_vec();
+    if let Some(gate) = &chunk.gate {
+        for (x, gate) in operand.chunks_exact_mut(values).zip(gate) {
+            x.iter_mut().for_each(|x| *x *= gate);
+        }
+    }
+    operand.iter_mut().for_each(|x| *x = to_bf16_f32(*x));
+    for ((key, s), decay) in state.chunks_exact_mut(values).enumerate().zip(&chunk.decay) {
+        s.iter_mut().for_each(|s| *s *= decay);
+        add(s, key, &operand);
+    }
 }

@@ -4,7 +4,8 @@ use super::{Case, Comparison, ROUNDED_INPUTS, ReplayError, compare};
 use crate::Mode;
 use crate::conv::{TapType, WIDTH, convolve};
 use crate::conv_verify::{self, ConvLayout, Dims, HEAD, HISTORY, Outputs, Problem, SnapshotRule, WindowLayout};
-use crate::delta_h::{self, CHUNK, DeltaH};
+use crate::delta_h::CHUNK;
+use crate::delta_h::plain::{self, DeltaH};
 use crate::floats::{Floats, FloatsMut, Rows};
 use crate::forward::{Outcome, Packed, Raw, States, activate, recurrence};
 use crate::gate::Gate;
@@ -232,7 +233,7 @@ pub(super) fn delta_h(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
         },
         h_order: StateOrder::KFirst,
     };
-    let got = delta_h::run(&problem, Mode::Exact);
+    let got = plain::run(&problem, Mode::Exact);
     Ok(vec![
         compare(case, "out.h", &got.h, Some(ROUNDED_INPUTS))?,
         compare(case, "out.final_state", &got.final_state, Some(ROUNDED_INPUTS))?,
