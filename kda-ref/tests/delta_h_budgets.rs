@@ -6,7 +6,7 @@ use delta_h_kernel::{Buffers, Fault, kernel};
 use half::bf16;
 use kda_ref::delta_h::budgets::{Judged, Output};
 use kda_ref::delta_h::sample::{Damage, GateForm, PoolForm, Sample, Strength, Switches, random_lengths};
-use kda_ref::delta_h::{Checked, Problem, reference};
+use kda_ref::delta_h::{Checked, HEAD, Problem, reference};
 use kda_ref::floats::{FloatVec, Floats};
 use kda_ref::layout::StateOrder;
 use kda_ref::rng::Rng;
@@ -145,10 +145,18 @@ fn a_single_wrong_element_is_caught() {
         parts.iter().filter(|p| !p.judgement.passes).map(|p| (p.output, p.sequence, p.head)).collect()
     };
     assert!(fails(&right).is_empty(), "KDA_SEED={seed}");
-    let at = problem.v_new_at(71, 1) + 5;
-    let step =
-        |x: bf16, steps: u16| bf16::from_bits(if x.to_bits() & 0x7fff > 8 { x.to_bits() - steps } else { 0x3f80 });
-    for wrong in [step(right.v_new[at], 8), bf16::NAN, bf16::INFINITY] {
+    // A small element some units of its last place off: no error that the norms see.
+    let row = problem.v_new_at(71, 1);
+    let small = |at: &usize| (0.05..0.2).contains(&right.v_new[*at].to_f32().abs());
+    let at = (row..row + HEAD).find(small).expect("a small element");
+    let mut changed = right.clone();
+    changed.v_new[at] = bf16::from_bits(right.v_new[at].to_bits() + 6);
+    assert_eq!(fails(&changed), [(Output::VNew, 2, 1)], "KDA_SEED={seed}");
+    let (parts, _) = judged(&problem, &checked, &changed);
+    let part = parts.iter().find(|part| !part.judgement.passes).expect("it fails");
+    let (error, limit) = (part.judgement.error, part.judgement.limit);
+    assert!(error.rms < limit.rms && error.max < limit.max && part.beyond_their_bound == 1, "KDA_SEED={seed}");
+    for wrong in [bf16::from_f32(30.0), bf16::NAN, bf16::INFINITY] {
         let mut changed = right.clone();
         changed.v_new[at] = wrong;
         assert_eq!(fails(&changed), [(Output::VNew, 2, 1)], "KDA_SEED={seed}: {wrong}");

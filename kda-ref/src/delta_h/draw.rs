@@ -177,7 +177,7 @@ fn log_decays(rng: &mut Rng, rows: usize, s: &Switches) -> Vec<f64> {
         match strength {
             Strength::None => break 0.0,
             Strength::Weak => break 0.01,
-            Strength::Usual => break 1.0,
+            Strength::Usual => break 0.1,
             Strength::Strong => break 40.0,
             Strength::Mixed => {}
         }

@@ -155,10 +155,7 @@ impl Problem<'_> {
         index: usize,
         value_head: usize,
         exp2: fn(T) -> T,
-    ) -> Chunk<T>
-    where
-        T: std::ops::Sub<Output = T>,
-    {
+    ) -> Chunk<T> {
         let (begin, end) = sequence.chunk_rows(index, index + 1);
         let gather = |rows: &Rows<'_>, head: usize| -> Vec<T> {
             let mut out = Vec::with_capacity((end - begin) * HEAD);

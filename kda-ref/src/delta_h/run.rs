@@ -8,7 +8,7 @@ use super::{CHUNK, HEAD, STATE};
 use crate::Mode;
 use crate::emulate::delta_h::{self as emulate, Order};
 use crate::round::{to_bf16, to_bf16_other_tie};
-use std::ops::{Range, Sub};
+use std::ops::Range;
 
 /// A buffer that a call writes parts of.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ impl Machine<f32> {
 }
 
 /// Runs a call on a machine.
-pub(crate) fn walk<T: Real + Sub<Output = T>>(p: &Problem<'_>, machine: &Machine<T>) -> Result<Results, Refusal> {
+pub(crate) fn walk<T: Real>(p: &Problem<'_>, machine: &Machine<T>) -> Result<Results, Refusal> {
     validate(p)?;
     let schedule = p.schedule();
     let [h, v_new, final_state] = p.extents().map(|extent| extent.map(Masked::new));
@@ -123,7 +123,7 @@ pub(crate) fn walk<T: Real + Sub<Output = T>>(p: &Problem<'_>, machine: &Machine
 }
 
 /// Takes the state over chunks of one sequence and head, and keeps what they store.
-fn span<T: Real + Sub<Output = T>>(
+fn span<T: Real>(
     p: &Problem<'_>,
     machine: &Machine<T>,
     (sequence, head): (&Sequence, usize),

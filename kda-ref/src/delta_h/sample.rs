@@ -23,7 +23,7 @@ pub enum Strength {
     None,
     /// Below 0.01 of a unit: states live for thousands of tokens.
     Weak,
-    /// Up to one unit.
+    /// Up to a tenth of a unit: an order of magnitude in a chunk.
     Usual,
     /// Up to 40 units: most states are gone after a token.
     Strong,

@@ -227,7 +227,7 @@ mod tests {
         let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, None);
         let list = schedule.work_list(Some(Split { most: 4, least: 2 }));
         assert_eq!((list.real.len(), list.map.len(), list.fold.len()), (3, 2 + 4, 2 + 3));
-        assert_eq!(list.real[0].rows, (500, 500 + 2 * 64));
+        assert_eq!((list.real[0].rows, list.real[1].rows), ((3, 3 + 2 * 64), (500, 500 + 2 * 64)));
         assert!(list.real.is_sorted_by_key(|entry| std::cmp::Reverse(entry.rows.1 - entry.rows.0)));
         let (last, first) = (list.fold[4], list.fold[0]);
         assert_eq!((last.map, last.segment, last.last, last.rows.1, last.chunk), (2, 3, true, 1076, 7 + 1 + 6));

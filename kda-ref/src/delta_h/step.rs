@@ -1,7 +1,7 @@
 //! One chunk of one head in float64: the rows it reads, and what it does to the state.
 
 /// A number that a chunk is computed in.
-pub(crate) trait Real: Copy + Default {
+pub(crate) trait Real: Copy + Default + std::ops::Sub<Output = Self> {
     /// From float64: exact for the values that a kernel reads.
     fn narrow(x: f64) -> Self;
     /// To float64, exactly.

@@ -117,10 +117,10 @@ pub fn kernel(p: &Problem<'_>, fault: Fault) -> Buffers {
             }
             let skipped = fault == Fault::EmptySequenceSkipped && chunks == 0;
             if let (Some(slot), false) = (slot(p, n, false, fault), skipped) {
-                for i in 0..STATE {
+                for (i, s) in s.iter().enumerate() {
                     let order = if fault == Fault::StateOrderSwapped { !k_first(p.order) } else { k_first(p.order) };
                     let at = if order { i } else { i % HEAD * HEAD + i / HEAD };
-                    put(&mut out.final_state, p.final_at(slot, head) + at, s[i], fault == Fault::FinalTruncated);
+                    put(&mut out.final_state, p.final_at(slot, head) + at, *s, fault == Fault::FinalTruncated);
                 }
             }
         }
@@ -211,8 +211,8 @@ fn step(
             Gate::Scalar(g) => (at(g, end - 1, head) - at(g, row, head)).exp2(),
             _ => 1.0,
         };
-        for v in 0..HEAD {
-            let x = at(&p.u, row, head * HEAD + v) - (sums[0][v] + sums[1][v]);
+        for (v, (a, b)) in sums[0].iter().zip(&sums[1]).enumerate() {
+            let x = at(&p.u, row, head * HEAD + v) - (a + b);
             operands.push(rounded(if fault == Fault::UpdateUngated { x } else { x * gate }));
             let stored = if fault == Fault::VNewGated { x * gate } else { x };
             if p.v_new_stride.is_some() && (row < end) {
