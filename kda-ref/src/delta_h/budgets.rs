@@ -8,10 +8,11 @@
 //! |v_new - emulation| <= ulp(larger of both) + max(1, 4 * spread) * sensitivity
 //! storage     = error of the exact values once rounded to the stored type;   emulation = its error before that rounding
 //! sensitivity = sums in another order, and one rounding of S and of an earlier x on the other side of a tie
-//! spread      = how many sensitivities beyond an ulp two emulations of different order are apart in this call
+//! spread      = how many sensitivities beyond an ulp the two emulations are apart in this call
 //! floor       = one unit in the last place of fp32; of v_new beside it 2^-7 sensitivity, of states the smallest normal number
 //! ```
-//! The emulation is that of the kernel: with segments where it cuts sequences. The final state of an empty sequence is judged by
+//! There are two emulations, by fused multiply-adds and by tensor cores, and the larger error counts; elements are compared with
+//! the former. They cut sequences where the kernel does. The final state of an empty sequence is judged by
 //! its bits.
 
 use super::HEAD;
@@ -22,7 +23,7 @@ use super::segments::{Operand, fold};
 use super::sensitivity::sensitivities;
 use crate::Mode;
 use crate::budget::{ErrorMeasure, FACTOR_MAX, FACTOR_RMS, FLOOR, Judgement, STORAGE_MARGIN, Stored};
-use crate::emulate::delta_h::Order;
+use crate::emulate::delta_h::Unit;
 use crate::floats::Floats;
 use crate::round::to_bf16;
 
@@ -102,9 +103,9 @@ fn beyond(a: f64, b: f64, unit: f64) -> f64 {
 /// As [`run`].
 pub fn reference(problem: &Problem<'_>, split: Option<Split>) -> Result<Checked, Refusal> {
     let emulate =
-        |order| walk(problem, &Machine::emulation(order, split.map(|split| (split, fold(Operand::HighAndLow)))));
+        |unit| walk(problem, &Machine::emulation(unit, split.map(|split| (split, fold(Operand::HighAndLow)))));
     let exact = run(problem, Mode::Exact)?;
-    let versions = [emulate(Order::Forward)?, emulate(Order::Backward)?];
+    let versions = [emulate(Unit::Lanes)?, emulate(Unit::TensorCore)?];
     let units = exact.v_new.as_ref().map(|v_new| sensitivities(problem, v_new.values.len()));
     let mut checked = Checked { exact, spread: 0.0, parts: Vec::new() };
     if let ([Some(a), Some(b)], Some(units)) = (versions.each_ref().map(|v| v.v_new.as_ref()), &units) {

@@ -6,7 +6,7 @@
 use super::CHUNK;
 use super::step::{Chunk, Real, golden};
 use crate::Mode;
-use crate::emulate::delta_h::{self as emulate, Order, exp2};
+use crate::emulate::delta_h::{self as emulate, Unit, exp2};
 use crate::floats::Rows;
 use crate::forward::{Packed, States, initial_state};
 use crate::layout::{StateOrder, chunks, sequences};
@@ -70,7 +70,7 @@ pub fn run(problem: &DeltaH<'_>, mode: Mode) -> DeltaHOutputs {
         Mode::Exact => walk(problem, |x| x, f64::exp2, |s, c| golden(s, c, |x| x)),
         Mode::Contract => walk(problem, to_bf16, f64::exp2, |s, c| golden(s, c, to_bf16)),
         Mode::ContractOtherTies => walk(problem, to_bf16_other_tie, f64::exp2, |s, c| golden(s, c, to_bf16_other_tie)),
-        Mode::Emulate => walk(problem, to_bf16, exp2(Order::Forward), |s, c| emulate::step(s, c, Order::Forward)),
+        Mode::Emulate => walk(problem, to_bf16, exp2(Unit::Lanes), |s, c| emulate::step(s, c, Unit::Lanes)),
     }
 }
 

@@ -6,7 +6,7 @@ use super::segments::{Fold, next_start};
 use super::step::{Chunk, Real, golden};
 use super::{CHUNK, HEAD, STATE};
 use crate::Mode;
-use crate::emulate::delta_h::{self as emulate, Order};
+use crate::emulate::delta_h::{self as emulate, Unit};
 use crate::round::{to_bf16, to_bf16_other_tie};
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ pub fn run(problem: &Problem<'_>, mode: Mode) -> Result<Results, Refusal> {
         Mode::Exact => walk(problem, &Machine::golden(|s, c| golden(s, c, |x| x))),
         Mode::Contract => walk(problem, &Machine::golden(|s, c| golden(s, c, to_bf16))),
         Mode::ContractOtherTies => walk(problem, &Machine::golden(|s, c| golden(s, c, to_bf16_other_tie))),
-        Mode::Emulate => walk(problem, &Machine::emulation(Order::Forward, None)),
+        Mode::Emulate => walk(problem, &Machine::emulation(Unit::Lanes, None)),
     }
 }
 
@@ -78,12 +78,12 @@ impl Machine<f64> {
 }
 
 impl Machine<f32> {
-    pub(crate) fn emulation(order: Order, segments: Option<(Split, Fold<f32>)>) -> Self {
-        let step: fn(&mut [f32], &Chunk<f32>) -> Vec<f32> = match order {
-            Order::Forward => |s, c| emulate::step(s, c, Order::Forward),
-            Order::Backward => |s, c| emulate::step(s, c, Order::Backward),
+    pub(crate) fn emulation(unit: Unit, segments: Option<(Split, Fold<f32>)>) -> Self {
+        let step: fn(&mut [f32], &Chunk<f32>) -> Vec<f32> = match unit {
+            Unit::Lanes => |s, c| emulate::step(s, c, Unit::Lanes),
+            Unit::TensorCore => |s, c| emulate::step(s, c, Unit::TensorCore),
         };
-        Machine { exp2: emulate::exp2(order), step, segments }
+        Machine { exp2: emulate::exp2(unit), step, segments }
     }
 }
 

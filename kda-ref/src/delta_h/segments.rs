@@ -14,7 +14,7 @@ use super::run::{Machine, Results, walk};
 use super::schedule::Split;
 use super::step::Chunk;
 use super::{HEAD, STATE};
-use crate::emulate::delta_h::Order;
+use crate::emulate::delta_h::Unit;
 use crate::emulate::lanes;
 use crate::round::to_bf16_f32;
 
@@ -35,7 +35,7 @@ pub enum Operand {
 /// # Errors
 /// As [`super::run`].
 pub fn run_segments(problem: &Problem<'_>, split: Split, operand: Operand) -> Result<Results, Refusal> {
-    walk(problem, &Machine::emulation(Order::Forward, Some((split, fold(operand)))))
+    walk(problem, &Machine::emulation(Unit::Lanes, Some((split, fold(operand)))))
 }
 
 /// The fold with this operand.

@@ -11,7 +11,7 @@
 use super::problem::Problem;
 use super::step::Chunk;
 use super::{CHUNK, HEAD};
-use crate::emulate::delta_h::{Order, exp2, step};
+use crate::emulate::delta_h::{Unit, exp2, step};
 use crate::emulate::lanes;
 use crate::round::to_bf16_f32;
 
@@ -23,7 +23,7 @@ pub(crate) fn sensitivities(p: &Problem<'_>, len: usize) -> Vec<f64> {
             let mut state = p.initial_state(sequence.n, head);
             let (mut reach, mut before) = ([0.0f32; HEAD], Vec::new());
             for index in 0..sequence.chunks() {
-                let chunk = p.chunk(sequence, index, head, exp2(Order::Forward));
+                let chunk = p.chunk(sequence, index, head, exp2(Unit::Lanes));
                 let local = local(&state, &chunk);
                 let first = sequence.rows.0 + index * CHUNK;
                 for (row, local) in local.chunks_exact(HEAD).enumerate() {
@@ -32,7 +32,7 @@ pub(crate) fn sensitivities(p: &Problem<'_>, len: usize) -> Vec<f64> {
                     let units = local.iter().zip(&reach).map(|(local, reach)| local + carried * reach * 2f32.powi(-7));
                     out[at..at + HEAD].iter_mut().zip(units).for_each(|(to, unit)| *to = f64::from(unit));
                 }
-                for x in step(&mut state, &chunk, Order::Forward).chunks_exact(HEAD) {
+                for x in step(&mut state, &chunk, Unit::Lanes).chunks_exact(HEAD) {
                     reach.iter_mut().zip(x).for_each(|(reach, x)| *reach = reach.max(x.abs()));
                 }
                 before = updates(chunk);

@@ -10,6 +10,8 @@ use kda_ref::floats::{FloatVec, Floats};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
+    /// None either: sums of 8 products at a time are rounded toward zero, as older tensor cores do.
+    TowardZero,
     DecayAfterTheUpdate,
     HAfterTheDecay,
     HTruncated,
@@ -69,6 +71,12 @@ impl Buffers {
 
 fn rounded(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()
+}
+
+/// The f32 next to `x` that is not farther from zero.
+fn toward_zero(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near).abs() > x.abs() { f32::from_bits(near.to_bits() - 1) } else { near }
 }
 
 fn truncated(x: f32) -> bf16 {
@@ -202,17 +210,24 @@ fn step(
     let leak = if fault == Fault::TailRowsLeak { (begin + CHUNK).min(p.rows) } else { end };
     let mut operands = Vec::new();
     for row in begin..leak {
-        let mut sums = [[0.0f32; HEAD]; 2];
+        let (mut sums, mut blocks) = ([[0.0f32; HEAD]; 2], [[0.0f64; HEAD]; HEAD / 8]);
         for (k, h) in h.chunks_exact(HEAD).enumerate() {
             let w = at(&p.w, row, head * HEAD + k);
             sums[k / 64].iter_mut().zip(h).for_each(|(sum, h)| *sum += w * h);
+            if fault == Fault::TowardZero {
+                blocks[k / 8].iter_mut().zip(h).for_each(|(sum, h)| *sum += f64::from(w * h));
+            }
         }
         let gate = match &p.gate {
             Gate::Scalar(g) => (at(g, end - 1, head) - at(g, row, head)).exp2(),
             _ => 1.0,
         };
         for (v, (a, b)) in sums[0].iter().zip(&sums[1]).enumerate() {
-            let x = at(&p.u, row, head * HEAD + v) - (a + b);
+            let u = at(&p.u, row, head * HEAD + v);
+            let x = match fault {
+                Fault::TowardZero => blocks.iter().fold(u, |x, block| toward_zero(f64::from(x) - block[v])),
+                _ => u - (a + b),
+            };
             operands.push(rounded(if fault == Fault::UpdateUngated { x } else { x * gate }));
             let stored = if fault == Fault::VNewGated { x * gate } else { x };
             if p.v_new_stride.is_some() && (row < end) {
@@ -233,9 +248,17 @@ fn step(
         if !late {
             s.iter_mut().for_each(|s| *s *= decay[k]);
         }
-        for (row, x) in (begin..leak).zip(operands.chunks_exact(HEAD)) {
-            let kg = at(&p.kg, row, key_head * HEAD + k);
-            s.iter_mut().zip(x).for_each(|(s, x)| *s += kg * x);
+        let kg = |row: usize| at(&p.kg, begin + row, key_head * HEAD + k);
+        for (block, rows) in operands.chunks(8 * HEAD).enumerate() {
+            let products = |v: usize| rows.chunks_exact(HEAD).enumerate().map(move |(row, x)| (8 * block + row, x[v]));
+            for (v, s) in s.iter_mut().enumerate() {
+                *s = match fault {
+                    Fault::TowardZero => {
+                        toward_zero(products(v).fold(f64::from(*s), |s, (row, x)| s + f64::from(kg(row) * x)))
+                    }
+                    _ => products(v).fold(*s, |s, (row, x)| s + kg(row) * x),
+                };
+            }
         }
         if late {
             s.iter_mut().for_each(|s| *s *= decay[k]);
