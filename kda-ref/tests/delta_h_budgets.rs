@@ -5,8 +5,9 @@ mod delta_h_kernel;
 use delta_h_kernel::{Buffers, Fault, kernel};
 use half::bf16;
 use kda_ref::delta_h::budgets::{Judged, Output};
+use kda_ref::delta_h::consistency::Consistency;
 use kda_ref::delta_h::sample::{Damage, GateForm, PoolForm, Sample, Strength, Switches, random_lengths};
-use kda_ref::delta_h::{Checked, HEAD, Problem, reference};
+use kda_ref::delta_h::{Checked, Got, HEAD, Problem, consistency, reference};
 use kda_ref::floats::{FloatVec, Floats};
 use kda_ref::layout::StateOrder;
 use kda_ref::rng::Rng;
@@ -41,17 +42,36 @@ fn judged(problem: &Problem<'_>, checked: &Checked, got: &Buffers) -> (Vec<Judge
     (parts, touched)
 }
 
-fn passes(sample: &Sample, fault: Fault, context: &str) -> bool {
+/// Whether the results pass the budgets, and whether they agree with each other.
+fn outcome(sample: &Sample, fault: Fault, context: &str) -> (bool, bool) {
     let problem = sample.problem();
     let checked = reference(&problem, None).expect("a valid sample");
-    let (parts, touched) = judged(&problem, &checked, &kernel(&problem, fault));
+    let got = kernel(&problem, fault);
+    let (parts, touched) = judged(&problem, &checked, &got);
+    let agreeing = agreeing(&problem, &got);
     if matches!(fault, Fault::None | Fault::TowardZero) {
         for part in &parts {
             assert!(part.judgement.passes, "{context}, {fault:?}: spread {} {part:?}", checked.spread);
         }
+        for part in &agreeing {
+            assert!(part.passes, "{context}, {fault:?}: {part:?}");
+        }
         assert_eq!(touched, 0, "{context}");
     }
-    touched == 0 && parts.iter().all(|part| part.judgement.passes)
+    (touched == 0 && parts.iter().all(|part| part.judgement.passes), agreeing.iter().all(|part| part.passes))
+}
+
+fn agreeing(problem: &Problem<'_>, got: &Buffers) -> Vec<Consistency> {
+    let got = Got {
+        h: problem.h_buffer.map(|_| got.h.as_slice()),
+        v_new: problem.v_new_stride.map(|_| got.v_new.as_slice()),
+        final_state: problem.final_state.map(|_| got.final_state.view()),
+    };
+    consistency(problem, None, &got).expect("a valid sample")
+}
+
+fn passes(sample: &Sample, fault: Fault, context: &str) -> bool {
+    outcome(sample, fault, context).0
 }
 
 #[test]
@@ -130,6 +150,25 @@ const FAULTS: [Fault; 22] = [
     Fault::BoundariesTrusted,
     Fault::InitialStateIgnored,
 ];
+
+/// The results against each other show what the budgets leave room for: over many chunks without decay, a state kept in bf16.
+#[test]
+fn results_that_do_not_follow_from_each_other_are_caught() {
+    let seed = seed();
+    for strength in [Strength::None, Strength::Weak, Strength::Usual, Strength::Mixed, Strength::Strong] {
+        let mut rng = Rng::new(seed);
+        let sample = Sample::random(&mut rng, &[16 * 64 + 3, 0, 65], Switches { strength, ..Switches::plain(1) });
+        for fault in [Fault::None, Fault::TowardZero] {
+            outcome(&sample, fault, &format!("KDA_SEED={seed}, {strength:?}"));
+        }
+        for fault in [Fault::StateKeptInBf16, Fault::VNewTruncated, Fault::HTruncated, Fault::DecayAfterTheUpdate] {
+            if fault == Fault::DecayAfterTheUpdate && strength == Strength::None {
+                continue;
+            }
+            assert!(!outcome(&sample, fault, "").1, "KDA_SEED={seed}, {strength:?}: {fault:?} is not caught");
+        }
+    }
+}
 
 /// Each output has a part for every sequence and head, and one wrong element of any fails its part alone.
 #[test]

@@ -16,11 +16,12 @@
 //! | which sequences are processed, and where do their chunks go | [`schedule`] |
 //! | what does a call take, and what may it write | [`problem`] |
 //! | what does it give | [`run()`], with long sequences cut into segments [`segments`] |
-//! | how far may a kernel be off | [`budgets`] |
+//! | how far may a kernel be off | [`budgets`], its results against each other [`consistency`] |
 //! | where do problems come from | [`sample`], their rows from [`prepare`] |
 //! | the recurrence of any sizes, all in float64 buffers | [`plain`] |
 
 pub mod budgets;
+pub mod consistency;
 mod draw;
 pub mod plain;
 pub mod prepare;
@@ -33,6 +34,7 @@ mod sensitivity;
 pub(crate) mod step;
 
 pub use budgets::{Checked, reference};
+pub use consistency::{Got, consistency};
 pub use problem::{Final, Gate, Initial, Problem, Refusal};
 pub use run::{Masked, Results, run};
 pub use schedule::{Schedule, Split};

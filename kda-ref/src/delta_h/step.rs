@@ -60,11 +60,18 @@ pub(crate) fn golden(state: &mut [f64], chunk: &Chunk<f64>, round: fn(f64) -> f6
         let gate = chunk.gate.as_ref().map_or(1.0, |gate| gate[row]);
         x.iter_mut().for_each(|x| *x = round(*x * gate));
     }
+    update(state, chunk, &operand);
+    x
+}
+
+/// Decays the state and adds `kg^T operand`.
+pub(crate) fn update(state: &mut [f64], chunk: &Chunk<f64>, operand: &[f64]) {
+    let keys = chunk.decay.len();
+    let values = state.len() / keys;
     for ((key, s), decay) in state.chunks_exact_mut(values).enumerate().zip(&chunk.decay) {
         s.iter_mut().for_each(|s| *s *= decay);
         for (kg, x) in chunk.kg.chunks_exact(keys).zip(operand.chunks_exact(values)) {
             s.iter_mut().zip(x).for_each(|(s, x)| *s += kg[key] * x);
         }
     }
-    x
 }

@@ -53,7 +53,7 @@ fn accumulate(unit: Unit, acc: &mut [f32], count: usize, a: impl Fn(usize) -> f3
 /// Takes the K-first state `[K, V]` over one chunk and returns x `[rows, V]` before its rounding.
 pub(crate) fn step(state: &mut [f32], chunk: &Chunk<f32>, unit: Unit) -> Vec<f32> {
     let keys = chunk.decay.len();
-    let (values, rows) = (state.len() / keys, chunk.kg.len() / keys);
+    let values = state.len() / keys;
     let h: Vec<f32> = state.iter().map(|&s| to_bf16_f32(s)).collect();
     let mut x = if unit == Unit::Lanes { vec![0.0; chunk.u.len()] } else { chunk.u.clone() };
     for (x, w) in x.chunks_exact_mut(values).zip(chunk.w.chunks_exact(keys)) {
@@ -69,9 +69,16 @@ pub(crate) fn step(state: &mut [f32], chunk: &Chunk<f32>, unit: Unit) -> Vec<f32
         }
     }
     operand.iter_mut().for_each(|x| *x = to_bf16_f32(*x));
+    update(state, chunk, &operand, unit);
+    x
+}
+
+/// Decays the state and adds `kg^T operand`.
+pub(crate) fn update(state: &mut [f32], chunk: &Chunk<f32>, operand: &[f32], unit: Unit) {
+    let keys = chunk.decay.len();
+    let (values, rows) = (state.len() / keys, chunk.kg.len() / keys);
     for ((key, s), decay) in state.chunks_exact_mut(values).enumerate().zip(&chunk.decay) {
         s.iter_mut().for_each(|s| *s *= decay);
-        accumulate(unit, s, rows, |row| chunk.kg[row * keys + key], &operand);
+        accumulate(unit, s, rows, |row| chunk.kg[row * keys + key], operand);
     }
-    x
 }
