@@ -16,7 +16,7 @@
 //! its bits.
 //!
 //! In the distance to the exact recurrence the rounding of operands weighs most, so that over many chunks without decay a state
-//! kept in bf16 may pass. The results against each other, in [`super::consistency`], leave no room for it.
+//! kept in bf16 may pass. The results against each other, in [`mod@super::consistency`], leave no room for it.
 
 use super::HEAD;
 use super::problem::{Problem, Refusal};
@@ -103,7 +103,7 @@ fn beyond(a: f64, b: f64, unit: f64) -> f64 {
 /// Runs the exact model and the emulations; `split` is that of a kernel that cuts sequences.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run()`].
 pub fn reference(problem: &Problem<'_>, split: Option<Split>) -> Result<Checked, Refusal> {
     let emulate =
         |unit| walk(problem, &Machine::emulation(unit, split.map(|split| (split, fold(Operand::HighAndLow)))));

@@ -52,7 +52,7 @@ pub struct Consistency {
 /// Compares the results of every processed sequence and head; `split` is that of a kernel that cuts sequences.
 ///
 /// # Errors
-/// As [`super::run`].
+/// As [`super::run()`].
 ///
 /// # Panics
 /// If a buffer is shorter than the problem says.

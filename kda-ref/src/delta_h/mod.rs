@@ -16,7 +16,7 @@
 //! | which sequences are processed, and where do their chunks go | [`schedule`] |
 //! | what does a call take, and what may it write | [`problem`] |
 //! | what does it give | [`run()`], with long sequences cut into segments [`segments`] |
-//! | how far may a kernel be off | [`budgets`], its results against each other [`consistency`] |
+//! | how far may a kernel be off | [`budgets`], its results against each other [`mod@consistency`] |
 //! | where do problems come from | [`sample`], their rows from [`prepare`] |
 //! | the recurrence of any sizes, all in float64 buffers | [`plain`] |
 

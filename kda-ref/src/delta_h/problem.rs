@@ -197,7 +197,7 @@ fn span(count: usize, stride: usize, width: usize) -> usize {
     if count == 0 { 0 } else { (count - 1) * stride + width }
 }
 
-/// Checks everything that [`super::run`] relies on.
+/// Checks everything that [`super::run()`] relies on.
 pub(crate) fn validate(p: &Problem<'_>) -> Result<(), Refusal> {
     let n = p.cu_seqlens.len().checked_sub(1).ok_or(Refusal("cu_seqlens is empty, N + 1 are needed".into()))?;
     if p.h == 0 || p.hv == 0 || !p.hv.is_multiple_of(p.h) {

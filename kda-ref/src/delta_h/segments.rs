@@ -33,7 +33,7 @@ pub enum Operand {
 /// The emulation of a kernel that cuts sequences.
 ///
 /// # Errors
-/// As [`super::run`].
+/// As [`super::run()`].
 pub fn run_segments(problem: &Problem<'_>, split: Split, operand: Operand) -> Result<Results, Refusal> {
     walk(problem, &Machine::emulation(Unit::Lanes, Some((split, fold(operand)))))
 }

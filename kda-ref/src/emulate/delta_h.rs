@@ -3,8 +3,8 @@
 //! ```text
 //! h = bf16(S);  x = u - w h;  S = S * decay;  S = S + kg^T bf16(x)        fp32 accumulation
 //! ```
-//! The order of summation inside a dot is not contractual, and its rounding is that of the machine. [`Unit::Lanes`] fuses
-//! products and adds them in order of the index, rounding to nearest; [`Unit::TensorCore`] adds 16 products at a time onto u or
+//! The order of summation inside a dot is not contractual, and its rounding is that of the machine. `Unit::Lanes` fuses
+//! products and adds them in order of the index, rounding to nearest; `Unit::TensorCore` adds 16 products at a time onto u or
 //! the decayed state and rounds toward zero (see [`crate::tensor_core`]), and its powers of two are as far off as a hardware
 //! approximation may be. Either is a right kernel; their distance says what the freedom costs.
 
