@@ -13,6 +13,7 @@ pub struct Source {
 
 const MATH: &str = include_str!("device/math.rs");
 const STEP: &str = include_str!("device/step.rs");
+const WORK: &str = include_str!("device/work.rs");
 
 const fn plain(family: &'static str, text: &'static str) -> Source {
     Source { family, text, libraries: &[] }
@@ -32,8 +33,8 @@ pub const SOURCES: [Source; 14] = [
     Source { family: "gemm", text: include_str!("families/gemm.rs"), libraries: &[MATH] },
     Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH, STEP] },
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
-    plain("delta_h_schedule", include_str!("families/delta_h/schedule.rs")),
-    plain("delta_h", include_str!("families/delta_h/recurrence.rs")),
+    Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
+    Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
 ];
 
 #[cfg(test)]

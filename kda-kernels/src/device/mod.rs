@@ -2,6 +2,8 @@
 
 mod math;
 mod step;
+mod work;
 
 pub use math::math;
 pub use step::step;
+pub use work::work;

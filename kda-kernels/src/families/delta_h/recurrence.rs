@@ -11,40 +11,15 @@
 ///
 /// S is held transposed in accumulators: rounded, they are A operands as they stand, so that nothing on the chain from chunk
 /// to chunk passes through shared memory. What there is to do comes from a schedule (`delta_h_schedule`).
-#[kda_dsl::kernels(arch = sm_90a)]
+#[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::work])]
 pub mod delta_h {
     const BT: u32 = 64; // rows of a chunk
     const K: u32 = 128;
     const V: u32 = 128;
     const STAGES: u32 = 4;
-    // Words of an entry of the schedule.
-    const ENTRY: u32 = 8;
-    const SEQUENCE: u32 = 0;
-    const ROW0: u32 = 1;
-    const END: u32 = 2;
-    const H0: u32 = 3;
-    const CHUNK: u32 = 4;
-    const FIRST_CHUNK: u32 = 5;
-    const SEGMENT: u32 = 6; // and what kind it is
-    const MAP0: u32 = 7;
-    const SEGMENT_MASK: u32 = 0xff;
-    const IDENTITY: u32 = 0x40000000;
-    const LAST: u32 = 0x80000000;
     const PITCH: u32 = 36; // of factors: keeps the four lanes that read side by side off each other's banks
     const DECAY: u32 = 32; // SCALAR: place of the decay behind the factors of rows
     const HALVES: [u32; 2] = [0, 64]; // of K: one half of S is rounded while the other is in flight
-
-    /// Place of an element of S in the image of a map's B: that of a thread's registers.
-    #[device]
-    fn image(v: u32, k: u32) -> u32 {
-        ((k / 8 * 2 + v / 8 % 2) * 2 + k % 2) * 128 + tid
-    }
-
-    /// Maps that are applied to the first one's B ahead of a segment.
-    #[device]
-    fn folds_of(kind: u32) -> u32 {
-        max(kind & SEGMENT_MASK, 1) - 1
-    }
 
     /// x with a factor for each row of the chunk.
     #[device]
@@ -64,7 +39,7 @@ pub mod delta_h {
     #[variants(
         // Few heads: slices of 32 columns of V, twice the CTAs. Many: the two slices of a head share w and kg, and what is
         // written leaves L2 first.
-        (MAPS, FOLD, VS, CLUSTER, STREAM) in [
+        (MAPS, SPLIT, VS, CLUSTER, STREAM) in [
             (false, false, 32, 1, false),
             (false, false, 64, 2, true),
             (true, false, 64, 1, false),
@@ -72,13 +47,13 @@ pub mod delta_h {
         ],
         V_FIRST in [false, true],
         SCALAR in [false, true],
-        skip_if((MAPS || FOLD) && SCALAR || MAPS && V_FIRST)
+        skip_if((MAPS || SPLIT) && SCALAR || MAPS && V_FIRST)
     )]
-    #[requires(per_key_head > 0)]
+    #[requires(per_key_head > 0, map_pitch % 2 == 0)]
     #[requires(SCALAR || gate_pitch % 4 == 0, v_pitch % 8 == 0)]
     fn delta_h<
         const MAPS: bool,    // what segments do to a state S is computed: it becomes M S + B
-        const FOLD: bool,    // the states of segments follow from the maps of those before them
+        const SPLIT: bool,   // entries may be segments, which begin with a state that was made for them
         const V_FIRST: bool, // h is [V, K], not [K, V]
         const SCALAR: bool,  // one gate a head and token, not one a key channel
         const VS: u32,       // columns of V a CTA
@@ -108,7 +83,7 @@ pub mod delta_h {
         // The same memory as `v_new`, for the rows of a tail.
         #[dims(rows:v_pitch, heads, V; unshared)] v_rows: Option<GlobalMut<bf16>>,
         // B of a map: images of S.
-        #[dims(map_slots, heads, V / 64, { 64 * K })] affine_b: Option<GlobalMut<f32>>,
+        #[dims(map_slots:map_pitch, heads, V / 64, { 64 * K })] affine_b: Option<GlobalMut<f32>>,
         // M of a map, transposed: what is rounded to bf16, and what that leaves over, rounded.
         #[dims(map_slots, heads, 2, V, K)] affine_m: Option<TensorMapMut<bf16, Shape<1, 1, 1, 64, K>, Swizzle<128>>>,
         #[dims(map_slots, heads, 2, V, K)] affine_in: Option<
@@ -151,30 +126,53 @@ pub mod delta_h {
         let m_high = smem::<bf16, Shape<64, K>, Swizzle<128>>();
         let m_low = smem::<bf16, Shape<64, K>, Swizzle<128>>();
 
-        if const { !FOLD } {
+        if const { !SPLIT } {
             pdl::wait();
         }
         pdl::launch_dependents();
-        let items = schedule[[if const { MAPS } { 1 } else { 0 }]] * heads * SLICES;
+        let items = schedule[[if const { MAPS } { work::MAPS } else { work::ENTRIES }]] * heads * SLICES;
+
+        // The second pass finds in L2 what the first one has read.
+        let w_in = if const { MAPS } {
+            w.hint(l2::evict_last())
+        } else if const { SPLIT } {
+            w.hint(l2::evict_first())
+        } else {
+            w
+        };
+        let kg_in = if const { MAPS } {
+            kg.hint(l2::evict_last())
+        } else if const { SPLIT } {
+            kg.hint(l2::evict_first())
+        } else {
+            kg
+        };
+        let u_in = if const { MAPS } {
+            u.hint(l2::evict_last())
+        } else if const { SPLIT } {
+            u.hint(l2::evict_first())
+        } else {
+            u
+        };
 
         #[role(load)]
         #[elect_one]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
-            let chunks = (end - row0 + BT - 1) / BT;
+            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
+            let chunks = work::chunks_of(row0, end);
             gates.restart();
             wu.restart();
             keys.restart();
             if chunks > 0 {
                 let slot = first_u.acquire();
-                slot.u.tma_load(u, [row0, head, v0]);
+                slot.u.tma_load(u_in, [row0, head, v0]);
                 slot.commit();
             }
-            if const { FOLD } {
-                let folds = folds_of(schedule[[entry + SEGMENT]]);
-                let map0 = schedule[[entry + MAP0]];
+            if const { SPLIT } {
+                let folds = work::folds_of(schedule[[entry + work::KIND]]);
+                let map0 = schedule[[entry + work::MAP0]];
                 for i in 0..folds {
                     pdl::wait();
                     #[unroll]
@@ -189,26 +187,26 @@ pub mod delta_h {
                 let row = row0 + c * BT;
                 if const { !SCALAR } {
                     let slot = gates.acquire();
-                    let at = select(decays, schedule[[entry + CHUNK]] + c, min(row + BT, end) - 1);
+                    let at = select(decays, schedule[[entry + work::CHUNK]] + c, min(row + BT, end) - 1);
                     slot.row.bulk_load(gate.at([at, head]));
                     slot.commit();
                 }
                 let slot = wu.acquire();
-                slot.w.tma_multicast(w, [row, head, 0]);
-                slot.u.tma_load(u, [select(c + 1 < chunks, row + BT, row), head, v0]);
+                slot.w.tma_multicast(w_in, [row, head, 0]);
+                slot.u.tma_load(u_in, [select(c + 1 < chunks, row + BT, row), head, v0]);
                 slot.commit();
                 let slot = keys.acquire();
-                slot.kg.tma_multicast(kg, [row, head / per_key_head, 0]);
+                slot.kg.tma_multicast(kg_in, [row, head / per_key_head, 0]);
                 slot.commit();
             }
         }
 
         #[role(decay)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
-            let chunks = (end - row0 + BT - 1) / BT;
+            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
+            let chunks = work::chunks_of(row0, end);
             gates.restart();
             wu.restart();
             for c in 0..chunks {
@@ -243,13 +241,13 @@ pub mod delta_h {
 
         #[role(math)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
-            let chunks = (end - row0 + BT - 1) / BT;
-            let n = schedule[[entry + SEQUENCE]];
-            let (kind, map0) = (schedule[[entry + SEGMENT]], schedule[[entry + MAP0]]);
-            let segment = kind & SEGMENT_MASK;
+            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
+            let chunks = work::chunks_of(row0, end);
+            let n = schedule[[entry + work::SEQUENCE]];
+            let (kind, map0) = (schedule[[entry + work::KIND]], schedule[[entry + work::MAP0]]);
+            let segment = work::segment_of(kind);
             wu.restart();
             keys.restart();
             if const { !MAPS } {
@@ -257,16 +255,17 @@ pub mod delta_h {
             }
 
             // ---- The state ahead of the first chunk
-            let identity = kind & IDENTITY != 0;
+            let identity = kind & work::IDENTITY != 0;
             let mut s = Acc::<f32, VS, K>::zero();
-            if const { FOLD } {
-                if segment > 0 || in_place && kind & LAST == 0 {
-                    let at = select(segment > 0, map0, map0 + (kind >> 8 & SEGMENT_MASK) - 1);
+            if const { SPLIT } {
+                if segment > 0 || in_place && kind & work::LAST == 0 {
+                    let at = select(segment > 0, map0, map0 + work::segments_of(kind) - 1);
                     pdl::wait();
-                    s = Acc::<f32, VS, K>::from_fn(|v, k| affine_b.at([at, head, v0 / 64, image(v, k)]).load());
+                    let image = work::load_image(affine_b.at([at, head, v0 / 64]));
+                    s = Acc::<f32, VS, K>::of(Frag::<f32, 16, K>::from_pairs(image));
                 }
             }
-            if segment == 0 && (const { !FOLD } || kind & LAST != 0 || !in_place) {
+            if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
                 let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
                 let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
                 let live = wanted && null < slot && slot < slots_in as i32;
@@ -285,39 +284,37 @@ pub mod delta_h {
                 if identity {
                     s = Acc::<f32, VS, K>::from_fn(|v, k| select(v0 + v == k, 1.0, 0.0));
                 } else if segment == 0 && in_place {
-                    let to = affine_b.at([map0 + (kind >> 8 & SEGMENT_MASK) - 1, head, v0 / 64]);
-                    s.for_each(|v, k, pair| {
-                        to.at([image(v, k)]).store(pair[0]);
-                        to.at([image(v, k + 1)]).store(pair[1]);
-                    });
+                    let to = affine_b.at([map0 + work::segments_of(kind) - 1, head, v0 / 64]);
+                    work::store_image(to, s.fragment().pairs());
                 }
             }
-            if const { FOLD } {
-                let folds = folds_of(kind);
+
+            if const { SPLIT } {
+                let folds = work::folds_of(kind);
                 for i in 0..folds {
-                    // S <- M S + B with both factors in two parts; what both parts leave over is below an ulp of f32.
+                    // S <- M S + B, both factors in two parts: the product of what both leave over stays below the rounding of f32.
                     pdl::wait();
+                    let b = work::load_image(affine_b.at([map0 + 1 + i, head, v0 / 64]));
                     let (high, low) = s.split_a::<bf16>();
-                    s = Acc::<f32, VS, K>::from_fn(|v, k| {
-                        affine_b.at([map0 + 1 + i, head, v0 / 64, image(v, k)]).load()
-                    });
-                    let (m0, m1) = (keys.wait(), keys.wait());
-                    let (rest0, rest1) = (keys.wait(), keys.wait());
+                    s = Acc::<f32, VS, K>::zero();
                     #[unroll]
-                    for half in HALVES {
-                        s.columns(half..half + 64).mma(high.columns(0..64), m0.kg.columns(half..half + 64).t());
-                        s.columns(half..half + 64).mma(low.columns(0..64), m0.kg.columns(half..half + 64).t());
-                        s.columns(half..half + 64).mma(high.columns(64..128), m1.kg.columns(half..half + 64).t());
-                        s.columns(half..half + 64).mma(low.columns(64..128), m1.kg.columns(half..half + 64).t());
-                        s.columns(half..half + 64).mma(high.columns(0..64), rest0.kg.columns(half..half + 64).t());
-                        s.columns(half..half + 64).mma(high.columns(64..128), rest1.kg.columns(half..half + 64).t());
+                    for part in 0..4 {
+                        let slot = keys.wait();
+                        let from = part % 2 * 64;
+                        #[unroll]
+                        for half in HALVES {
+                            let rows = slot.kg.columns(half..half + 64).t();
+                            s.columns(half..half + 64).mma(high.columns(from..from + 64), rows);
+                            if const { part < 2 } {
+                                s.columns(half..half + 64).mma(low.columns(from..from + 64), rows);
+                            }
+                        }
+                        wgmma::commit();
+                        wgmma::wait::<0>();
+                        slot.release();
                     }
-                    wgmma::commit();
-                    wgmma::wait::<0>();
-                    m0.release();
-                    m1.release();
-                    rest0.release();
-                    rest1.release();
+                    let product = s.fragment().pairs();
+                    s = Acc::of(Frag::<f32, 16, K>::from_pairs(from_fn::<32>(|j| product[j] + b[j])));
                 }
             }
 
@@ -467,12 +464,9 @@ pub mod delta_h {
                     role_sync();
                 } else {
                     let to = affine_b.at([map0 + segment, head, v0 / 64]);
-                    s.for_each(|v, k, pair| {
-                        to.at([image(v, k)]).store(pair[0]);
-                        to.at([image(v, k + 1)]).store(pair[1]);
-                    });
+                    work::store_image(to, s.fragment().pairs());
                 }
-            } else if kind & LAST != 0 {
+            } else if kind & work::LAST != 0 {
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
                 let live = null < slot && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
@@ -489,11 +483,11 @@ pub mod delta_h {
         #[role(store)]
         if const { !MAPS } {
             for item in (ctaid.x..items).step_by(nctaid.x) {
-                let entry = first_entry + item / SLICES / heads * ENTRY;
+                let entry = first_entry + item / SLICES / heads * work::ENTRY;
                 let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-                let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
-                let chunks = (end - row0 + BT - 1) / BT;
-                let (h0, first_chunk) = (schedule[[entry + H0]], schedule[[entry + FIRST_CHUNK]]);
+                let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
+                let chunks = work::chunks_of(row0, end);
+                let (h0, first_chunk) = (schedule[[entry + work::H0]], schedule[[entry + work::FIRST_CHUNK]]);
                 outs.restart();
                 if chunks > 0 {
                     let policy = l2::evict_first();

@@ -8,15 +8,11 @@
 ///
 /// A sequence of `chunks` chunks of 64 rows has P = min(most, chunks / least) segments if that is 3 or more, and 1 otherwise;
 /// segment s has the chunks from `chunks * s / P` to `chunks * (s + 1) / P`. Every sequence has at least one entry.
-#[kda_dsl::kernels(arch = sm_80)]
+#[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work])]
 pub mod delta_h_schedule {
     const THREADS: u32 = 1024;
     const WARPS: u32 = THREADS / 32;
     const BT: u32 = 64; // rows of a chunk
-    const HEADER: u32 = 16; // words ahead of the entries
-    const ENTRY: u32 = 8; // words of an entry
-    const IDENTITY: u32 = 0x40000000;
-    const LAST: u32 = 0x80000000;
     const PLACES: u32 = 512; // in the order of the entries: 256 lengths of first segments, 256 further segments
 
     /// Why a sequence is not processed.
@@ -97,11 +93,11 @@ pub mod delta_h_schedule {
     #[kernel(block = THREADS, grid = 1, min_blocks_per_sm = 1)]
     #[variants(INDEX in [i32, i64])]
     #[requires(seqs + 1 == boundaries, every > 0, least > 0, rows <= 2147483647)]
-    #[requires(words >= HEADER + ENTRY * (seqs + 3 * most_segments))]
+    #[requires(words >= work::HEADER + work::ENTRY * (seqs + 3 * most_segments))]
     fn schedule<INDEX: Elem>(
         #[dims(boundaries)] cu: Global<INDEX>,
         #[dims(boundaries)] chunk_offsets: Option<GlobalMut<INDEX>>, // chunks of `h` ahead of each sequence, and of all
-        #[dims(words)] work: GlobalMut<u32>,
+        #[dims(words)] work_list: GlobalMut<u32>,
         seqs: u32,
         rows: u32,          // of the tensors
         capacity: u32,      // chunks that `h` holds
@@ -116,7 +112,7 @@ pub mod delta_h_schedule {
         for i in (tid..PLACES).step_by(THREADS) {
             counts[[i]] = 0;
         }
-        let lists = [HEADER, HEADER + ENTRY * (seqs + most_segments)];
+        let lists = [work::HEADER, work::HEADER + work::ENTRY * (seqs + most_segments)];
 
         let mut stop = seqs; // the first sequence that is not processed
         let mut status = 0;
@@ -163,21 +159,28 @@ pub mod delta_h_schedule {
                             counts.at([512 - min(s, 255)]).fetch_add(1, RELAXED);
                         }
                     } else {
-                        let map = lists[1] + ENTRY * (2 * at[2] - 3 * at[3]);
+                        // B of first segments, in the order of sequences, then B and M of inner ones.
+                        let inner = all[3] + 2 * at[2] - 4 * at[3];
                         for s in 0..parts {
                             let (low, high) = (chunks * s / parts, chunks * (s + 1) / parts);
                             let place = if s == 0 { place_of(chunks / parts) } else { 512 - min(s, 255) };
                             let index = counts.at([place]).fetch_add(1, RELAXED);
                             let kind = s | parts << 8;
                             let start = [n, from + low * BT, min(from + high * BT, to), at[1]];
-                            let last = select(s + 1 == parts, LAST, 0);
-                            write(work, lists[0] + ENTRY * index, start, [at[0] + low, low, kind | last, at[2]]);
+                            let last = select(s + 1 == parts, work::LAST, 0);
+                            write(
+                                work_list,
+                                lists[0] + work::ENTRY * index,
+                                start,
+                                [at[0] + low, low, kind | last, at[2]],
+                            );
                             if split && s + 1 < parts {
-                                // B of segments 0, 1, …, and M of segments 1, 2, … behind them.
-                                write(work, map + ENTRY * s, start, [at[0] + low, low, kind, at[2]]);
+                                let place = select(s == 0, at[3], inner + 2 * s - 2);
+                                let map = lists[1] + work::ENTRY * place;
+                                write(work_list, map, start, [at[0] + low, low, kind, at[2]]);
                                 if s > 0 {
-                                    let behind = map + ENTRY * (parts - 2 + s);
-                                    write(work, behind, start, [at[0] + low, low, kind | IDENTITY, at[2]]);
+                                    let m = [at[0] + low, low, kind | work::IDENTITY, at[2]];
+                                    write(work_list, map + work::ENTRY, start, m);
                                 }
                             }
                         }
@@ -197,16 +200,16 @@ pub mod delta_h_schedule {
                 cta_sync();
             }
         }
-        if tid < HEADER {
+        if tid < work::HEADER {
             let entries = stop + all[2] - all[3];
             let maps = 2 * all[2] - 3 * all[3];
-            let words = [entries, maps, all[2], status, stop, all[1], all[0], 0];
+            let words = [entries, maps, all[2], status, stop, all[1], all[0], all[3]];
             let mut word = 0;
             #[unroll]
             for i in 0..8 {
                 word = select(tid == i, words[i], word);
             }
-            work.at([tid]).store(word);
+            work_list.at([tid]).store(word);
         }
         if tid == 0 {
             chunk_offsets.at([seqs]).store(all[1] as INDEX);

@@ -1,0 +1,59 @@
+//! The work list of `delta_h`: what its kernels know of the schedule that one of them writes.
+
+/// A header of [`HEADER`](work) words, then entries of [`ENTRY`](work) words: those of sequences and segments, longest first,
+/// and behind the most of these that there can be, those of maps.
+#[kda_dsl::device_lib]
+pub mod work {
+    const HEADER: u32 = 16;
+    // Words of the header.
+    const ENTRIES: u32 = 0;
+    const MAPS: u32 = 1;
+    const SPLITS: u32 = 7; // sequences of several segments
+
+    const ENTRY: u32 = 8;
+    // Words of an entry.
+    const SEQUENCE: u32 = 0;
+    const ROW0: u32 = 1; // first row
+    const END: u32 = 2; // the row behind the last
+    const H0: u32 = 3; // number of the sequence's first h
+    const CHUNK: u32 = 4; // number of its first chunk in the batch
+    const FIRST_CHUNK: u32 = 5; // the same in the sequence
+    const KIND: u32 = 6; // its segment, how many there are, and what is asked for
+    const MAP0: u32 = 7; // map of the sequence's first segment
+
+    const IDENTITY: u32 = 0x40000000; // M, not B
+    const LAST: u32 = 0x80000000; // the last segment of its sequence
+
+    /// Number of a segment in its sequence.
+    fn segment_of(kind: u32) -> u32 {
+        kind & 0xff
+    }
+
+    /// Maps that are applied to B of the first segment ahead of a segment.
+    fn folds_of(kind: u32) -> u32 {
+        max(segment_of(kind), 1) - 1
+    }
+
+    /// Segments of its sequence.
+    fn segments_of(kind: u32) -> u32 {
+        kind >> 8 & 0xff
+    }
+
+    /// Chunks of 64 rows.
+    fn chunks_of(row0: u32, end: u32) -> u32 {
+        (end - row0 + 63) / 64
+    }
+
+    /// A state `[64 of V, K]` from its image, which has the order of a warpgroup's registers.
+    fn load_image(image: Global<f32>) -> [[f32; 2]; 32] {
+        from_fn::<32>(|i| image.at([256 * i + 2 * tid]).load_v::<2>())
+    }
+
+    /// Writes the image of a state.
+    fn store_image(image: GlobalMut<f32>, pairs: [[f32; 2]; 32]) {
+        #[unroll]
+        for i in 0..32 {
+            image.at([256 * i + 2 * tid]).store_v(pairs[i]);
+        }
+    }
+}
