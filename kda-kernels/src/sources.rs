@@ -19,7 +19,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 12] = [
+pub const SOURCES: [Source; 14] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -32,6 +32,8 @@ pub const SOURCES: [Source; 12] = [
     Source { family: "gemm", text: include_str!("families/gemm.rs"), libraries: &[MATH] },
     Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH, STEP] },
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
+    plain("delta_h_schedule", include_str!("families/delta_h/schedule.rs")),
+    plain("delta_h", include_str!("families/delta_h/recurrence.rs")),
 ];
 
 #[cfg(test)]

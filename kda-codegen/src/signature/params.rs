@@ -37,7 +37,7 @@ pub(super) fn params(kernel: &Kernel, consts: &Scope<'_>) -> Results<(Vec<Param>
                 let Some(elem) = element(elem, consts) else { continue };
                 let stable = match stable {
                     Stable::No => false,
-                    Stable::Yes => true,
+                    Stable::Yes | Stable::Unshared => true,
                     Stable::If(condition) => errors.take(consteval::condition(condition, consts)).unwrap_or(false),
                 };
                 let map = match map {

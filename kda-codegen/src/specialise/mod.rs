@@ -305,7 +305,7 @@ impl<'a> Specialiser<'a> {
                         span,
                         format!("`{}` is accessed ahead of `pdl::wait()`, while a predecessor may still write or read it", param.name),
                     )
-                    .help("move the access behind the wait, or mark the parameter `stable` if no running predecessor writes it"));
+                    .help("move the access behind the wait, or mark the parameter `stable` if no running predecessor writes it, `unshared` if none reads it either"));
                 }
             }
             self.check_waits(wait)?;

@@ -55,9 +55,6 @@ impl Specialiser<'_> {
             }
             "pdl::wait" => {
                 let [] = self.arguments(name, args, site)?;
-                if self.roles.is_some() || self.control() > Uniform::Cta {
-                    return Err(Diagnostic::new(350, site, "`pdl::wait()` is for all threads of the CTA"));
-                }
                 self.place(site);
                 self.builder.inst(DependencyWait {});
                 self.waited = true;
@@ -139,10 +136,7 @@ impl Specialiser<'_> {
                 .help("declare it `GlobalMut<…>`"));
         }
         self.check_bulk(&to, to_site, &from, from_site, &bytes, site)?;
-        let state = &mut self.params[to.param];
-        if !self.waited && state.early.is_none() {
-            state.early = Some(site.ends());
-        }
+        self.note_access(to.param, true, site);
         let bytes = self.operand(&bytes, Elem::U32, site)?;
         self.place(site);
         let dst = self.global_address(&to);

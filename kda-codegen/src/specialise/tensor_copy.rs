@@ -11,6 +11,7 @@ use super::value::{SharedView, Value};
 use crate::compiled::Map;
 use crate::diag::{Diagnostic, Place as _, Result};
 use crate::kir::Sync;
+use crate::syntax::{ParamType, Stable};
 use kda_core::{Elem, Swizzle};
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
@@ -208,13 +209,16 @@ impl Specialiser<'_> {
             .help("put it under `#[elect_one]`"))
     }
 
-    /// An access to a tensor by bulk copies.
+    /// An access to a tensor, which may stand ahead of the wait for the predecessor.
     pub(super) fn note_access(&mut self, param: usize, write: bool, site: Site<'_>) {
-        let stable =
-            matches!(self.resolved.params[param].kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
-        let state = &mut self.params[param];
-        if !self.waited && (write || !stable) && state.early.is_none() {
-            state.early = Some(site.ends());
+        let resolved = &self.resolved.params[param];
+        let stable = matches!(resolved.kind, crate::compiled::ParamKind::Tensor { stable: true, .. });
+        let unshared = || {
+            let mut written = self.kernel.params.iter().filter(|p| p.name == resolved.name);
+            written.any(|p| matches!(p.ty, ParamType::Tensor { stable: Stable::Unshared, .. }))
+        };
+        if !self.waited && (!stable || write && !unshared()) {
+            self.params[param].early.get_or_insert(site.ends());
         }
     }
 

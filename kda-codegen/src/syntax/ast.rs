@@ -187,15 +187,17 @@ pub struct MapType {
     pub swizzle: Option<syn::Expr>,
 }
 
-/// `#[dims(…; stable)]` and `#[dims(…; stable(COND))]`.
+/// `#[dims(…; stable)]`, `#[dims(…; stable(COND))]` and `#[dims(…; unshared)]`.
 #[derive(Clone, Debug)]
 pub enum Stable {
     /// Not stable.
     No,
-    /// Stable.
+    /// Nothing that runs at the same time writes it.
     Yes,
     /// Stable in the variants for which the constant expression holds.
     If(Box<syn::Expr>),
+    /// Nothing that runs at the same time reads or writes it.
+    Unshared,
 }
 
 /// One axis of `#[dims(…)]`: `size`, or `size:stride`.

@@ -241,10 +241,11 @@ fn shape(attr: &Attribute) -> Result<(Vec<Dim>, Stable)> {
 }
 
 fn stability(options: TokenStream, attr: &Attribute) -> Result<Stable> {
-    let known = "after the `;` stands `stable`, or `stable(COND)` for the variants in which it holds";
+    let known = "after the `;` stands `stable`, `stable(COND)` for the variants in which it holds, or `unshared`";
     let option: Expr = attrs::parse(|input| input.parse(), options, attr, DIMS)?;
     match &option {
         Expr::Path(path) if path.path.is_ident("stable") => Ok(Stable::Yes),
+        Expr::Path(path) if path.path.is_ident("unshared") => Ok(Stable::Unshared),
         Expr::Call(call) if call.args.len() == 1 => match (&*call.func, call.args.first()) {
             (Expr::Path(path), Some(cond)) if path.path.is_ident("stable") => Ok(Stable::If(Box::new(cond.clone()))),
             _ => Err(Diagnostic::at(104, &option, "this is no property of a tensor").help(known)),

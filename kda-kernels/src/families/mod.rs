@@ -2,5 +2,6 @@
 
 pub mod conv_verify;
 pub mod decode;
+pub mod delta_h;
 pub mod gemm;
 pub mod scale_add;

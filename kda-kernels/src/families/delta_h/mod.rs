@@ -1,0 +1,7 @@
+//! The inter-chunk recurrence: what there is to do, and who does it.
+
+mod recurrence;
+mod schedule;
+
+pub use recurrence::delta_h;
+pub use schedule::delta_h_schedule;

@@ -1,0 +1,487 @@
+//! The inter-chunk recurrence of chunked KDA over packed sequences, warp-specialised for Hopper.
+
+/// One launch walks the chunks of 64 rows R of sequences, or of segments of them, and carries the state S `[K, V]` of a head.
+///
+/// Contract: in this order, S in f32,
+/// ```text
+/// h = bf16(S);   v_new[R] = bf16(u[R] - w[R] h);   S <- S * exp2(gk[last(R)]);   S <- S + kg[R]^T v_new[R]
+/// ```
+/// with f32 accumulation. With a scalar gate the second product takes bf16(v_new * exp2(g[last] - g)), before v_new is
+/// rounded. Rows behind a sequence's end contribute nothing and are not written; an empty sequence copies its state.
+///
+/// S is held transposed in accumulators: rounded, they are A operands as they stand, so that nothing on the chain from chunk
+/// to chunk passes through shared memory. What there is to do comes from a schedule (`delta_h_schedule`).
+#[kda_dsl::kernels(arch = sm_90a)]
+pub mod delta_h {
+    const BT: u32 = 64; // rows of a chunk
+    const K: u32 = 128;
+    const V: u32 = 128;
+    const STAGES: u32 = 4;
+    // Words of an entry of the schedule.
+    const ENTRY: u32 = 8;
+    const SEQUENCE: u32 = 0;
+    const ROW0: u32 = 1;
+    const END: u32 = 2;
+    const H0: u32 = 3;
+    const CHUNK: u32 = 4;
+    const FIRST_CHUNK: u32 = 5;
+    const SEGMENT: u32 = 6; // and what kind it is
+    const MAP0: u32 = 7;
+    const SEGMENT_MASK: u32 = 0xff;
+    const IDENTITY: u32 = 0x40000000;
+    const LAST: u32 = 0x80000000;
+    const HALVES: [u32; 2] = [0, 64]; // of K: one half of S is rounded while the other is in flight
+
+    /// Place of an element of S in the image of a map's B: that of a thread's registers.
+    #[device]
+    fn image(v: u32, k: u32) -> u32 {
+        ((k / 8 * 2 + v / 8 % 2) * 2 + k % 2) * 128 + tid
+    }
+
+    /// Maps that are applied to the first one's B ahead of a segment.
+    #[device]
+    fn folds_of(kind: u32) -> u32 {
+        max(kind & SEGMENT_MASK, 1) - 1
+    }
+
+    #[kernel(block = 224, grid = ctas, cluster = CLUSTER, min_blocks_per_sm = 1)]
+    #[roles(math = 0..4, load = 4..5, store = 5..6, decay = 6..7)]
+    #[variants(
+        // Few heads: slices of 32 columns of V, twice the CTAs. Many: the two slices of a head share w and kg, and what is
+        // written leaves L2 first.
+        (MAPS, FOLD, VS, CLUSTER, STREAM) in [
+            (false, false, 32, 1, false),
+            (false, false, 64, 2, true),
+            (true, false, 64, 1, false),
+            (false, true, 64, 2, true),
+        ],
+        V_FIRST in [false, true],
+        SCALAR in [false, true],
+        skip_if((MAPS || FOLD) && SCALAR || MAPS && V_FIRST)
+    )]
+    #[requires(per_key_head > 0)]
+    #[requires(SCALAR || gate_pitch % 4 == 0, v_pitch % 8 == 0)]
+    fn delta_h<
+        const MAPS: bool,    // what segments do to a state S is computed: it becomes M S + B
+        const FOLD: bool,    // the states of segments follow from the maps of those before them
+        const V_FIRST: bool, // h is [V, K], not [K, V]
+        const SCALAR: bool,  // one gate a head and token, not one a key channel
+        const VS: u32,       // columns of V a CTA
+        const CLUSTER: u32,  // CTAs that share w and kg
+        const STREAM: bool,
+    >(
+        #[dims(rows, heads, K; stable)] w: Option<TensorMap<bf16, Shape<{ BT / CLUSTER }, 1, K>, Swizzle<128>>>,
+        #[dims(rows, key_heads, K; stable)] kg: Option<TensorMap<bf16, Shape<{ BT / CLUSTER }, 1, K>, Swizzle<128>>>,
+        #[dims(rows, heads, V; stable)] u: Option<TensorMap<bf16, Shape<BT, 1, VS>, Swizzle<{ 2 * VS }>>>,
+        // Cumulative gates of rows, of which the last one of a chunk is read; or decays of chunks.
+        #[dims(gates:gate_pitch, heads, { if SCALAR { 1 } else { K } }; stable)] gate: Global<f32>,
+        #[dims(slots_in:pitch_in_f32, heads, { K * V }; stable)] initial_f32: Option<Global<f32>>,
+        #[dims(slots_in:pitch_in_bf16, heads, { K * V }; stable)] initial_bf16: Option<Global<bf16>>,
+        #[dims(seqs; stable)] initial_slots: Option<Global<i32>>,
+        #[dims(seqs; stable)] has_initial: Option<Global<u8>>,
+        #[dims(slots_out:pitch_out_f32, heads, { K * V }; unshared)] final_f32: Option<GlobalMut<f32>>,
+        #[dims(slots_out:pitch_out_bf16, heads, { K * V }; unshared)] final_bf16: Option<GlobalMut<bf16>>,
+        #[dims(seqs; stable)] final_slots: Option<Global<i32>>,
+        #[dims(capacity, heads, K, V; unshared)] h: Option<
+            TensorMapMut<
+                bf16,
+                Shape<1, 1, { if V_FIRST { VS } else { K } }, { if V_FIRST { K } else { VS } }>,
+                Swizzle<{ if V_FIRST { 128 } else { 2 * VS } }>,
+            >,
+        >,
+        #[dims(rows, heads, V; unshared)] v_new: Option<TensorMapMut<bf16, Shape<BT, 1, VS>, Swizzle<{ 2 * VS }>>>,
+        // The same memory as `v_new`, for the rows of a tail.
+        #[dims(rows:v_pitch, heads, V; unshared)] v_rows: Option<GlobalMut<bf16>>,
+        // B of a map: images of S.
+        #[dims(map_slots, heads, V / 64, { 64 * K })] affine_b: Option<GlobalMut<f32>>,
+        // M of a map, transposed: what is rounded to bf16, and what that leaves over, rounded.
+        #[dims(map_slots, heads, 2, V, K)] affine_m: Option<TensorMapMut<bf16, Shape<1, 1, 1, 64, K>, Swizzle<128>>>,
+        #[dims(map_slots, heads, 2, V, K)] affine_in: Option<
+            TensorMap<bf16, Shape<1, 1, 1, { 64 / CLUSTER }, K>, Swizzle<128>>,
+        >,
+        #[dims(words; stable)] schedule: Global<u32>,
+        first_entry: u32, // word of the first entry of this kind of work
+        every: u32,       // h of every so many chunks is written
+        decays: bool,     // `gate` holds decays of chunks
+        // An initial and a final state lie [K, V] in memory, not [V, K].
+        (initial_k_first, final_k_first): (bool, bool),
+        null: i32,
+        per_key_head: u32,
+        in_place: bool, // final states may lie where initial ones do
+        ctas: u32,
+    ) {
+        const SLICES: u32 = V / VS;
+
+        // ---- Shared memory
+        let first_u = Pipeline::<load, math> { u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, 1>() };
+        let gates = Pipeline::<load, decay> { row: smem::<f32, Shape<K>, _, STAGES>() };
+        let wu = Pipeline::<(load, decay), math> {
+            w: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
+            u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, STAGES>(), // of the next chunk
+            factors: smem::<f32, Shape<K>, _, STAGES>(),                   // SCALAR: factors of 64 rows, and the decay
+        };
+        // Needed, and given back, later than w.
+        let keys = Pipeline::<load, math> { kg: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>() };
+        // A slot has h of a chunk and v_new of the chunk before it.
+        let outs = Pipeline::<math, store> {
+            h: smem::<
+                bf16,
+                Shape<{ if V_FIRST { VS } else { K } }, { if V_FIRST { K } else { VS } }>,
+                Swizzle<{ if V_FIRST { 128 } else { 2 * VS } }>,
+                2,
+            >(),
+            v: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, 2>(),
+        };
+        // M of a map, rounded, and what that leaves over.
+        let m_high = smem::<bf16, Shape<64, K>, Swizzle<128>>();
+        let m_low = smem::<bf16, Shape<64, K>, Swizzle<128>>();
+
+        if const { !FOLD } {
+            pdl::wait();
+        }
+        pdl::launch_dependents();
+        let items = schedule[[if const { MAPS } { 1 } else { 0 }]] * heads * SLICES;
+
+        #[role(load)]
+        #[elect_one]
+        for item in (ctaid.x..items).step_by(nctaid.x) {
+            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
+            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
+            let chunks = (end - row0 + BT - 1) / BT;
+            gates.restart();
+            wu.restart();
+            keys.restart();
+            if chunks > 0 {
+                let slot = first_u.acquire();
+                slot.u.tma_load(u, [row0, head, v0]);
+                slot.commit();
+            }
+            if const { FOLD } {
+                let folds = folds_of(schedule[[entry + SEGMENT]]);
+                let map0 = schedule[[entry + MAP0]];
+                for i in 0..folds {
+                    pdl::wait();
+                    #[unroll]
+                    for part in 0..4 {
+                        let slot = keys.acquire();
+                        slot.kg.tma_multicast(affine_in, [map0 + 1 + i, head, part / 2, part % 2 * 64, 0]);
+                        slot.commit();
+                    }
+                }
+            }
+            for c in 0..chunks {
+                let row = row0 + c * BT;
+                if const { !SCALAR } {
+                    let slot = gates.acquire();
+                    let at = select(decays, schedule[[entry + CHUNK]] + c, min(row + BT, end) - 1);
+                    slot.row.bulk_load(gate.at([at, head]));
+                    slot.commit();
+                }
+                let slot = wu.acquire();
+                slot.w.tma_multicast(w, [row, head, 0]);
+                slot.u.tma_load_if(c + 1 < chunks, u, [row + BT, head, v0]);
+                slot.commit();
+                let slot = keys.acquire();
+                slot.kg.tma_multicast(kg, [row, head / per_key_head, 0]);
+                slot.commit();
+            }
+        }
+
+        #[role(decay)]
+        for item in (ctaid.x..items).step_by(nctaid.x) {
+            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
+            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
+            let chunks = (end - row0 + BT - 1) / BT;
+            gates.restart();
+            wu.restart();
+            for c in 0..chunks {
+                if const { SCALAR } {
+                    let row = row0 + c * BT;
+                    let last = gate.at([min(row + BT, end) - 1, head, 0]).load();
+                    let to = wu.acquire();
+                    #[unroll]
+                    for i in 0..2 {
+                        let t = lane + 32 * i;
+                        let mine = gate.at([row + t, head, 0]).load_if(row + t < end);
+                        to.factors[[t]] = select(row + t < end, ex2_approx(last - mine), 0.0);
+                    }
+                    if lane == 0 {
+                        to.factors[[BT]] = ex2_approx(last);
+                    }
+                    to.commit();
+                } else {
+                    let from = gates.wait();
+                    let row = from.row.at([4 * lane]).load_v::<4>();
+                    from.release();
+                    let to = wu.acquire();
+                    to.factors.at([4 * lane]).store_v(select(decays, row, ex2_approx(row)));
+                    to.commit();
+                }
+            }
+        }
+
+        #[role(math)]
+        for item in (ctaid.x..items).step_by(nctaid.x) {
+            let entry = first_entry + item / SLICES / heads * ENTRY;
+            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
+            let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
+            let chunks = (end - row0 + BT - 1) / BT;
+            let n = schedule[[entry + SEQUENCE]];
+            let (kind, map0) = (schedule[[entry + SEGMENT]], schedule[[entry + MAP0]]);
+            let segment = kind & SEGMENT_MASK;
+            wu.restart();
+            keys.restart();
+            if const { !MAPS } {
+                outs.restart();
+            }
+
+            // ---- The state ahead of the first chunk
+            let identity = kind & IDENTITY != 0;
+            let mut s = Acc::<f32, VS, K>::zero();
+            if const { FOLD } {
+                if segment > 0 || in_place && kind & LAST == 0 {
+                    let at = select(segment > 0, map0, map0 + (kind >> 8 & SEGMENT_MASK) - 1);
+                    pdl::wait();
+                    s = Acc::<f32, VS, K>::from_fn(|v, k| affine_b.at([at, head, v0 / 64, image(v, k)]).load());
+                }
+            }
+            if segment == 0 && (const { !FOLD } || kind & LAST != 0 || !in_place) {
+                let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
+                let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
+                let live = wanted && null < slot && slot < slots_in as i32;
+                let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
+                if initial_bf16.is_present() {
+                    let from = initial_bf16.at([slot, head]);
+                    s = Acc::<f32, VS, K>::from_fn(|v, k| {
+                        from.at([(v0 + v) * v_step + k * k_step]).load_if(live) as f32
+                    });
+                } else {
+                    let from = initial_f32.at([slot, head]);
+                    s = Acc::<f32, VS, K>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live));
+                }
+            }
+            if const { MAPS } {
+                if identity {
+                    s = Acc::<f32, VS, K>::from_fn(|v, k| select(v0 + v == k, 1.0, 0.0));
+                } else if segment == 0 && in_place {
+                    let to = affine_b.at([map0 + (kind >> 8 & SEGMENT_MASK) - 1, head, v0 / 64]);
+                    s.for_each(|v, k, pair| {
+                        to.at([image(v, k)]).store(pair[0]);
+                        to.at([image(v, k + 1)]).store(pair[1]);
+                    });
+                }
+            }
+            if const { FOLD } {
+                let folds = folds_of(kind);
+                for i in 0..folds {
+                    // S <- M S + B with both factors in two parts; what both parts leave over is below an ulp of f32.
+                    pdl::wait();
+                    let (high, low) = s.split_a::<bf16>();
+                    s = Acc::<f32, VS, K>::from_fn(|v, k| {
+                        affine_b.at([map0 + 1 + i, head, v0 / 64, image(v, k)]).load()
+                    });
+                    let (m0, m1) = (keys.wait(), keys.wait());
+                    let (rest0, rest1) = (keys.wait(), keys.wait());
+                    #[unroll]
+                    for half in HALVES {
+                        s.columns(half..half + 64).mma(high.columns(0..64), m0.kg.columns(half..half + 64).t());
+                        s.columns(half..half + 64).mma(low.columns(0..64), m0.kg.columns(half..half + 64).t());
+                        s.columns(half..half + 64).mma(high.columns(64..128), m1.kg.columns(half..half + 64).t());
+                        s.columns(half..half + 64).mma(low.columns(64..128), m1.kg.columns(half..half + 64).t());
+                        s.columns(half..half + 64).mma(high.columns(0..64), rest0.kg.columns(half..half + 64).t());
+                        s.columns(half..half + 64).mma(high.columns(64..128), rest1.kg.columns(half..half + 64).t());
+                    }
+                    wgmma::commit();
+                    wgmma::wait::<0>();
+                    m0.release();
+                    m1.release();
+                    rest0.release();
+                    rest1.release();
+                }
+            }
+
+            if chunks > 0 {
+                // ---- First product of chunk 0. The loop is rotated: nothing is in flight where it goes round.
+                let first = first_u.wait();
+                let mut x = Acc::load_t(first.u);
+                first.release();
+                if const { MAPS } {
+                    x = x.map(|_, _, e| select(identity, 0.0, e));
+                }
+                let mut wu_slot = wu.wait();
+                x.mma(-s.as_a::<bf16>(), wu_slot.w);
+                wgmma::commit();
+                if const { !MAPS } {
+                    let out = outs.acquire();
+                    if const { V_FIRST } {
+                        s.as_a::<bf16>().store(out.h);
+                    } else {
+                        s.as_a::<bf16>().store_t(out.h);
+                    }
+                    out.commit();
+                }
+                let mut key_slot = keys.wait();
+                wgmma::wait::<0>();
+                s = s.map(|_, k, e| e * wu_slot.factors[[select(SCALAR, BT, k)]]);
+
+                // ---- Here x is v_new^T of chunk c - 1 before rounding, s is decayed, and the slots are those of chunk c - 1.
+                #[unroll(wu, keys, outs)]
+                for c in 1..chunks {
+                    let v = x.as_a::<bf16>();
+                    let gated =
+                        if const { SCALAR } { x.map(|_, t, e| e * wu_slot.factors[[t]]).as_a::<bf16>() } else { v };
+                    #[unroll]
+                    for half in HALVES {
+                        s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
+                        wgmma::commit();
+                    }
+                    // A barrier takes long to answer: it is asked in the shadow of the products.
+                    let next = wu.peek();
+                    let out = if const { !MAPS } { outs.peek() } else { 0 };
+                    x = Acc::load_t(wu_slot.u);
+                    if const { MAPS } {
+                        x = x.map(|_, _, e| select(identity, 0.0, e));
+                    }
+                    wu_slot.release();
+                    wu_slot = next.wait();
+                    let out = if const { !MAPS } { out.acquire() } else { 0 };
+                    if const { !MAPS } {
+                        v.store_t(out.v);
+                    }
+                    #[unroll]
+                    for half in HALVES {
+                        // This half of s has landed.
+                        wgmma::wait::<1>();
+                        x.mma(-s.columns(half..half + 64).as_a::<bf16>(), wu_slot.w.columns(half..half + 64));
+                        wgmma::commit();
+                    }
+                    let next = keys.peek();
+                    key_slot.release();
+                    if const { !MAPS } {
+                        if const { V_FIRST } {
+                            s.as_a::<bf16>().store(out.h);
+                        } else {
+                            s.as_a::<bf16>().store_t(out.h);
+                        }
+                    }
+                    s = s.map(|_, k, e| e * wu_slot.factors[[select(SCALAR, BT, k)]]);
+                    if const { !MAPS } {
+                        out.commit();
+                    }
+                    key_slot = next.wait();
+                    wgmma::wait::<0>();
+                }
+
+                // ---- Second product of the last chunk. Rows of other sequences count as zero, whatever they are.
+                let count = end - row0 - (chunks - 1) * BT;
+                if count < BT {
+                    for i in (16 * count + tid..16 * BT).step_by(128) {
+                        key_slot.kg.at([i / 16, 8 * (i % 16)]).store_v([bf16::ZERO; 8]);
+                    }
+                    role_sync();
+                    x = x.map(|_, t, e| select(t < count, e, 0.0));
+                }
+                let v = x.as_a::<bf16>();
+                let gated = if const { SCALAR } { x.map(|_, t, e| e * wu_slot.factors[[t]]).as_a::<bf16>() } else { v };
+                #[unroll]
+                for half in HALVES {
+                    s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
+                }
+                wgmma::commit();
+                if const { !MAPS } {
+                    let out = outs.acquire();
+                    v.store_t(out.v);
+                    out.commit();
+                }
+                wgmma::wait::<0>();
+                wu_slot.release();
+                key_slot.release();
+            }
+
+            // ---- The state behind the last chunk
+            if const { MAPS } {
+                if identity {
+                    pdl::wait();
+                    let (high, low) = s.split_a::<bf16>();
+                    high.store(m_high);
+                    low.store(m_low);
+                    role_sync();
+                    #[elect_one]
+                    {
+                        tma::store(affine_m, [map0 + segment, head, 0, v0, 0], m_high);
+                        tma::store(affine_m, [map0 + segment, head, 1, v0, 0], m_low);
+                        bulk::commit();
+                        bulk::wait::<0>();
+                    }
+                    role_sync();
+                } else {
+                    let to = affine_b.at([map0 + segment, head, v0 / 64]);
+                    s.for_each(|v, k, pair| {
+                        to.at([image(v, k)]).store(pair[0]);
+                        to.at([image(v, k + 1)]).store(pair[1]);
+                    });
+                }
+            } else if kind & LAST != 0 {
+                let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
+                let live = null < slot && slot < slots_out as i32;
+                let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
+                s.for_each(|v, k, pair| {
+                    let at = (v0 + v) * v_step + k * k_step;
+                    final_f32.at([slot, head, at]).store_if(live, pair[0]);
+                    final_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
+                    final_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
+                    final_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
+                });
+            }
+        }
+
+        #[role(store)]
+        if const { !MAPS } {
+            for item in (ctaid.x..items).step_by(nctaid.x) {
+                let entry = first_entry + item / SLICES / heads * ENTRY;
+                let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
+                let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
+                let chunks = (end - row0 + BT - 1) / BT;
+                let (h0, first_chunk) = (schedule[[entry + H0]], schedule[[entry + FIRST_CHUNK]]);
+                outs.restart();
+                if chunks > 0 {
+                    for c in 0..chunks + 1 {
+                        let slot = outs.wait();
+                        let row = row0 + (c - 1) * BT;
+                        let cut = c == chunks && end - row < BT;
+                        #[elect_one]
+                        {
+                            let policy = l2::evict_first();
+                            let h_out = if const { STREAM } { h.hint(policy) } else { h };
+                            let v_out = if const { STREAM } { v_new.hint(policy) } else { v_new };
+                            let number = first_chunk + c;
+                            if h.is_present() && c < chunks && number % every == 0 {
+                                let at = h0 + number / every;
+                                if const { V_FIRST } {
+                                    tma::store(h_out, [at, head, v0, 0], slot.h);
+                                } else {
+                                    tma::store(h_out, [at, head, 0, v0], slot.h);
+                                }
+                            }
+                            if v_new.is_present() && c > 0 && !cut {
+                                tma::store(v_out, [row, head, v0], slot.v);
+                            }
+                        }
+                        if cut {
+                            for i in (lane..(end - row) * (VS / 8)).step_by(32) {
+                                let (t, at) = (i / (VS / 8), i % (VS / 8) * 8);
+                                v_rows.at([row + t, head, v0 + at]).store_v(slot.v.at([t, at]).load_v::<8>());
+                            }
+                        }
+                        slot.release();
+                    }
+                }
+            }
+        }
+
+        // Its successor waits for this one, and through it for those before.
+        pdl::wait();
+    }
+}

@@ -1,0 +1,215 @@
+//! What `delta_h` has to do for a batch: sequences and segments of them, longest first, from boundaries on the device.
+
+/// One CTA reads the boundaries of packed sequences and writes the work list that `delta_h` walks over. Lengths are the same
+/// for all layers of a model, so it runs once a batch.
+///
+/// Sequence n is processed if `0 <= cu[m] <= cu[m + 1] <= rows` for all m up to n, and if what it adds fits: chunks of `h`
+/// within `capacity`, segments within `most_segments`. From the first one that is not, nothing is processed.
+///
+/// A sequence of `chunks` chunks of 64 rows has P = min(most, chunks / least) segments if that is 3 or more, and 1 otherwise;
+/// segment s has the chunks from `chunks * s / P` to `chunks * (s + 1) / P`. Every sequence has at least one entry.
+#[kda_dsl::kernels(arch = sm_80)]
+pub mod delta_h_schedule {
+    const THREADS: u32 = 1024;
+    const WARPS: u32 = THREADS / 32;
+    const BT: u32 = 64; // rows of a chunk
+    const HEADER: u32 = 16; // words ahead of the entries
+    const ENTRY: u32 = 8; // words of an entry
+    const IDENTITY: u32 = 0x40000000;
+    const LAST: u32 = 0x80000000;
+    const PLACES: u32 = 512; // in the order of the entries: 256 lengths of first segments, 256 further segments
+
+    /// Why a sequence is not processed.
+    const DISORDER: u32 = 1;
+    const PAST_ROWS: u32 = 2;
+    const PAST_CAPACITY: u32 = 4;
+    const PAST_SEGMENTS: u32 = 8;
+
+    /// Place of a first segment by its length, in steps of an eighth: longest first.
+    #[device]
+    fn place_of(chunks: u32) -> u32 {
+        let eighths = ((chunks as f32).to_bits() >> 20) - 134 * 8 + 128;
+        255 - select(chunks < 128, chunks, min(eighths, 255))
+    }
+
+    /// Sums of the threads before this one, and of all.
+    #[device]
+    fn sums_before<const N: u32>(totals: Shared<u32, Shape<WARPS, N>>, mine: [u32; N]) -> ([u32; N], [u32; N]) {
+        let mut upto = mine;
+        #[unroll]
+        for step in [1, 2, 4, 8, 16] {
+            let other = shfl_up(upto, step);
+            upto += select(lane >= step, other, [0; N]);
+        }
+        cta_sync();
+        if lane == 31 {
+            #[unroll]
+            for i in 0..N {
+                totals[[warp, i]] = upto[i];
+            }
+        }
+        cta_sync();
+        let mut before = upto - mine;
+        let mut all = [0; N];
+        for other in 0..WARPS {
+            let there = from_fn::<N>(|i| totals[[other, i]]);
+            all += there;
+            before += select(other < warp, there, [0; N]);
+        }
+        (before, all)
+    }
+
+    /// The least of a value of all threads.
+    #[device]
+    fn least_of(shared: Shared<u32, Shape<WARPS>>, mine: u32) -> u32 {
+        let mut least = mine;
+        #[unroll]
+        for step in [16, 8, 4, 2, 1] {
+            least = min(least, shfl_xor(least, step));
+        }
+        cta_sync();
+        if lane == 0 {
+            shared[[warp]] = least;
+        }
+        cta_sync();
+        for other in 0..WARPS {
+            least = min(least, shared[[other]]);
+        }
+        least
+    }
+
+    /// A boundary within 32 bits; what is negative or beyond becomes the largest number.
+    #[device]
+    fn boundary(at: i64) -> u32 {
+        select(at < 0 || at > 2147483647, u32::MAX, at as u32)
+    }
+
+    /// Writes an entry.
+    #[device]
+    fn write(to: GlobalMut<u32>, at: u32, first: [u32; 4], second: [u32; 4]) {
+        #[unroll]
+        for i in 0..4 {
+            to.at([at + i]).store(first[i]);
+            to.at([at + 4 + i]).store(second[i]);
+        }
+    }
+
+    #[kernel(block = THREADS, grid = 1, min_blocks_per_sm = 1)]
+    #[variants(INDEX in [i32, i64])]
+    #[requires(seqs + 1 == boundaries, every > 0, least > 0, rows <= 2147483647)]
+    #[requires(words >= HEADER + ENTRY * (seqs + 3 * most_segments))]
+    fn schedule<INDEX: Elem>(
+        #[dims(boundaries)] cu: Global<INDEX>,
+        #[dims(boundaries)] chunk_offsets: Option<GlobalMut<INDEX>>, // chunks of `h` ahead of each sequence, and of all
+        #[dims(words)] work: GlobalMut<u32>,
+        seqs: u32,
+        rows: u32,          // of the tensors
+        capacity: u32,      // chunks that `h` holds
+        every: u32,         // `h` of every so many chunks is kept
+        most: u32,          // segments of a sequence
+        least: u32,         // chunks of a segment
+        most_segments: u32, // of all sequences that have several
+    ) {
+        let totals = smem::<u32, Shape<WARPS, 4>>();
+        let minima = smem::<u32, Shape<WARPS>>();
+        let counts = smem::<u32, Shape<PLACES>>(); // of entries of each place; then the next index there
+        for i in (tid..PLACES).step_by(THREADS) {
+            counts[[i]] = 0;
+        }
+        let lists = [HEADER, HEADER + ENTRY * (seqs + most_segments)];
+
+        let mut stop = seqs; // the first sequence that is not processed
+        let mut status = 0;
+        let mut all = [0, 0, 0, 0];
+        // The first pass counts, the second writes.
+        #[unroll]
+        for pass in 0..2 {
+            let mut ahead = [0, 0, 0, 0]; // chunks, chunks of h, segments, sequences of several segments
+            for first in (0..seqs).step_by(THREADS) {
+                let n = first + tid;
+                let inside = n < seqs;
+                let from = boundary(cu.at([n]).load_if(inside) as i64);
+                let to = boundary(cu.at([n + 1]).load_if(inside) as i64);
+                let disorder = from == u32::MAX || to == u32::MAX || to < from;
+                let chunks = select(inside && !disorder, (to - from) / BT + select((to - from) % BT > 0, 1, 0), 0);
+                let parts = min(most, chunks / least);
+                let parts = select(parts < 3, 1, parts);
+                let split = parts > 1;
+                let mine = [chunks, (chunks + every - 1) / every, select(split, parts, 0), select(split, 1, 0)];
+                let (before, here) = sums_before(totals, mine);
+                let at = ahead + before;
+                ahead += here;
+                if const { pass == 0 } {
+                    let why = select(disorder, DISORDER, 0)
+                        | select(!disorder && to > rows, PAST_ROWS, 0)
+                        | select(at[1] + mine[1] > capacity, PAST_CAPACITY, 0)
+                        | select(at[2] + mine[2] > most_segments, PAST_SEGMENTS, 0);
+                    let bad = inside && why != 0;
+                    let end = least_of(minima, select(bad, n, u32::MAX));
+                    // What the first one lacks.
+                    let lacking = least_of(minima, select(n == end, why, u32::MAX));
+                    status = select(end < stop, lacking, status);
+                    stop = min(stop, end);
+                }
+                let done = inside && n < stop;
+                if const { pass == 0 } {
+                    let (_, counted) = sums_before(totals, select(done, mine, [0, 0, 0, 0]));
+                    all += counted;
+                }
+                if done {
+                    if const { pass == 0 } {
+                        counts.at([place_of(chunks / parts)]).fetch_add(1, RELAXED);
+                        for s in 1..parts {
+                            counts.at([512 - min(s, 255)]).fetch_add(1, RELAXED);
+                        }
+                    } else {
+                        let map = lists[1] + ENTRY * (2 * at[2] - 3 * at[3]);
+                        for s in 0..parts {
+                            let (low, high) = (chunks * s / parts, chunks * (s + 1) / parts);
+                            let place = if s == 0 { place_of(chunks / parts) } else { 512 - min(s, 255) };
+                            let index = counts.at([place]).fetch_add(1, RELAXED);
+                            let kind = s | parts << 8;
+                            let start = [n, from + low * BT, min(from + high * BT, to), at[1]];
+                            let last = select(s + 1 == parts, LAST, 0);
+                            write(work, lists[0] + ENTRY * index, start, [at[0] + low, low, kind | last, at[2]]);
+                            if split && s + 1 < parts {
+                                // B of segments 0, 1, …, and M of segments 1, 2, … behind them.
+                                write(work, map + ENTRY * s, start, [at[0] + low, low, kind, at[2]]);
+                                if s > 0 {
+                                    let behind = map + ENTRY * (parts - 2 + s);
+                                    write(work, behind, start, [at[0] + low, low, kind | IDENTITY, at[2]]);
+                                }
+                            }
+                        }
+                    }
+                }
+                if const { pass == 1 } {
+                    chunk_offsets.at([n]).store_if(inside, (if n < stop { at[1] } else { all[1] }) as INDEX);
+                }
+            }
+            if const { pass == 0 } {
+                cta_sync();
+                let mine = counts.at([tid % PLACES]).load();
+                let (before, _) = sums_before(totals, [select(tid < PLACES, mine, 0), 0, 0, 0]);
+                if tid < PLACES {
+                    counts[[tid]] = before[0];
+                }
+                cta_sync();
+            }
+        }
+        if tid < HEADER {
+            let entries = stop + all[2] - all[3];
+            let maps = 2 * all[2] - 3 * all[3];
+            let words = [entries, maps, all[2], status, stop, all[1], all[0], 0];
+            let mut word = 0;
+            #[unroll]
+            for i in 0..8 {
+                word = select(tid == i, words[i], word);
+            }
+            work.at([tid]).store(word);
+        }
+        if tid == 0 {
+            chunk_offsets.at([seqs]).store(all[1] as INDEX);
+        }
+    }
+}
