@@ -250,7 +250,10 @@ mod tests {
         let check = |read: &TensorArg, but: &[_]| no_overlap("op", &[("y", &a)], &[("x", read)], but);
         assert_eq!(check(&a, &[("y", "x")]), Ok(()));
         let words = check(&b, &[("y", "x")]).unwrap_err().to_string();
-        assert!(words.contains("`y` at 0x40, 20 bytes, shares memory with `x` at 0x40") && words.ends_with("the very same tensor"));
+        assert!(
+            words.contains("`y` at 0x40, 20 bytes, shares memory with `x` at 0x40")
+                && words.ends_with("the very same tensor")
+        );
         assert!(check(&a, &[]).unwrap_err().to_string().ends_with("as it is written"));
         assert!(no_overlap("op", &[("y", &a), ("z", &b)], &[], &[]).is_err());
     }

@@ -7,6 +7,7 @@
 mod arguments;
 pub mod conv_verify;
 pub mod decode;
+pub mod delta_h;
 mod limits;
 pub mod preference;
 

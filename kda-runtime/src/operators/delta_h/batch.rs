@@ -1,6 +1,8 @@
 //! What the host knows of a batch: sizes, but no lengths. All memory is sized by it, for any lengths that fit.
 
 use super::segments::{CHUNK, Cut};
+use kda_core::Executor;
+use kda_kernels::delta_h::DeltaHVariant;
 
 /// Words (u32) of the head of a schedule.
 pub const HEADER_WORDS: u64 = 16;
@@ -23,19 +25,26 @@ pub struct Batch {
     pub heads: u64,
     /// The state is stored ahead of every so many chunks of a sequence; 1 for all.
     pub h_every: u32,
-    /// Whether long sequences are cut into segments, where that is faster.
+    /// Whether long sequences may be cut into segments, where that is faster.
     pub split: bool,
 }
 
 impl Batch {
-    /// How sequences are cut; `None` if none of this batch is, whatever the lengths.
-    pub fn cut(&self) -> Option<Cut> {
-        Cut::of(self.heads).filter(|cut| self.split && cut.most_extra(self.sequences, self.rows) > 0)
+    /// The batch on a device: segments need products of warpgroups.
+    pub(super) fn on(self, executor: &dyn Executor) -> Batch {
+        let (major, minor) = executor.compute_capability();
+        let able = DeltaHVariant::ALL.iter().any(|v| v.fold() && v.desc().arch.runs_on(major, minor));
+        Batch { split: self.split && able, ..self }
     }
 
-    /// X: most segments beyond the first ones.
-    pub fn extra(&self) -> u64 {
-        self.cut().map_or(0, |cut| cut.most_extra(self.sequences, self.rows))
+    /// How sequences are cut; `None` if none of this batch is, whatever the lengths.
+    pub fn cut(&self) -> Option<Cut> {
+        Cut::of(self.heads).filter(|cut| self.split && cut.most_segments(self.sequences, self.rows) > 0)
+    }
+
+    /// X: most segments of the sequences that are cut, and as many places of maps.
+    pub fn segments(&self) -> u64 {
+        self.cut().map_or(0, |cut| cut.most_segments(self.sequences, self.rows))
     }
 
     /// Most chunks that the batch can have, whatever the lengths.
@@ -51,8 +60,8 @@ impl Batch {
 
     /// Words of the schedule.
     pub fn schedule_words(&self) -> u64 {
-        let entries = self.sequences.saturating_add(self.extra().saturating_mul(3));
-        HEADER_WORDS.saturating_add(entries.saturating_mul(ENTRY_WORDS))
+        let [main, maps] = self.entries();
+        HEADER_WORDS.saturating_add(main.saturating_add(maps).saturating_mul(ENTRY_WORDS))
     }
 
     /// Bytes of the schedule.
@@ -60,10 +69,14 @@ impl Batch {
         self.schedule_words().saturating_mul(4)
     }
 
-    /// Word of the first entry of whole sequences and first segments, of maps, and of segments behind the first.
-    pub fn first_entries(&self) -> [u64; 3] {
-        let maps = HEADER_WORDS.saturating_add(self.sequences.saturating_mul(ENTRY_WORDS));
-        [HEADER_WORDS, maps, maps.saturating_add(self.extra().saturating_mul(2 * ENTRY_WORDS))]
+    /// Most entries of sequences and segments, and of maps.
+    pub fn entries(&self) -> [u64; 2] {
+        [self.sequences.saturating_add(self.segments()), self.segments().saturating_mul(2)]
+    }
+
+    /// Words at which these entries begin.
+    pub fn first_entries(&self) -> [u64; 2] {
+        [HEADER_WORDS, HEADER_WORDS.saturating_add(self.entries()[0].saturating_mul(ENTRY_WORDS))]
     }
 
     /// Bytes of the maps of segments; 0 if nothing is cut.
@@ -74,7 +87,7 @@ impl Batch {
 
     /// Bytes of all B, which come first, and of all M.
     pub fn map_parts(&self) -> [u64; 2] {
-        let maps = self.extra().saturating_mul(self.heads);
+        let maps = self.segments().saturating_mul(self.heads);
         [maps.saturating_mul(B_BYTES), maps.saturating_mul(M_BYTES)]
     }
 }
@@ -110,7 +123,10 @@ mod tests {
                 assert!(chunks(&worst, every.into()) <= states(n, t), "{n} of {t} rows");
             }
             // Lengths that reach it: 64 m a + 1 each.
-            assert_eq!(chunks(&[64 * u64::from(every) * 3 + 1, 1, 1], every.into()), states(3, 64 * u64::from(every) * 3 + 3));
+            assert_eq!(
+                chunks(&[64 * u64::from(every) * 3 + 1, 1, 1], every.into()),
+                states(3, 64 * u64::from(every) * 3 + 3)
+            );
         }
         assert_eq!(batch(6, 8192, 64).chunks(), 6 + 8186 / 64);
     }
@@ -118,12 +134,12 @@ mod tests {
     #[test]
     fn sizes_of_memory() {
         let whole = batch(3, 8192, 64);
-        assert_eq!((whole.cut(), whole.extra(), whole.map_bytes()), (None, 0, 0));
-        assert_eq!((whole.schedule_words(), whole.first_entries()), (16 + 3 * 8, [16, 40, 40]));
+        assert_eq!((whole.cut(), whole.segments(), whole.map_bytes()), (None, 0, 0));
+        assert_eq!((whole.schedule_words(), whole.first_entries()), (16 + 3 * 8, [16, 40]));
         let cut = batch(1, 8192, 8);
-        assert_eq!((cut.extra(), cut.schedule_bytes()), (4, 4 * (16 + 8 + 12 * 8)));
-        assert_eq!(cut.first_entries(), [16, 24, 24 + 8 * 8]);
-        assert_eq!(cut.map_parts(), [4 * 8 * 65_536, 4 * 8 * 65_536]);
+        assert_eq!((cut.segments(), cut.schedule_bytes()), (5, 4 * (16 + 8 * (1 + 3 * 5))));
+        assert_eq!((cut.entries(), cut.first_entries()), ([6, 10], [16, 16 + 8 * 6]));
+        assert_eq!(cut.map_parts(), [5 * 8 * 65_536, 5 * 8 * 65_536]);
         let uncut = Batch { split: false, ..cut };
         assert_eq!((uncut.cut(), uncut.map_bytes(), uncut.schedule_words()), (None, 0, 24));
         // Too short to be cut.

@@ -13,14 +13,21 @@
 //! | [`schedule`] | what is there to do, and what does the device say of the boundaries |
 //! | [`problem`] | what a call takes |
 //! | `validate` | do its arguments fit each other |
+//! | [`dispatch`] | which variants run it, in how many launches |
 
 pub mod batch;
+pub mod dispatch;
 pub mod problem;
+#[cfg(test)]
+mod samples;
 pub mod schedule;
 pub mod segments;
+#[cfg(all(test, feature = "sim"))]
+mod tests;
 mod validate;
 
 pub use batch::Batch;
+pub use dispatch::{Options, plan};
 pub use problem::{Gate, Problem};
 pub use schedule::{Schedule, Status};
 

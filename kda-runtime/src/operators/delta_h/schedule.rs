@@ -1,17 +1,16 @@
 //! What there is to do in a batch: once for all layers.
 //!
 //! One CTA reads the boundaries on the device and writes a list into a workspace of u32 words. Head: entries of each kind,
-//! status, counts ([`Status`]). Then entries of 8 words: sequences and first segments, maps of inner segments, segments behind
-//! the first. Boundaries that are not in order, and chunk states that do not fit, end the list: nothing of that sequence and
+//! status, counts ([`Status`]). Then entries of 8 words: sequences and segments, and maps of segments. Boundaries that are not in order, and chunk states that do not fit, end the list: nothing of that sequence and
 //! of those behind it is processed or written, and the status says why.
 
 use super::batch::{Batch, HEADER_WORDS};
 use super::validate::{memory_of, sizes};
-use crate::operators::OpError;
 use crate::operators::arguments::{Argument, no_overlap};
-use crate::operators::limits::align;
+use crate::operators::{OpError, Plan};
 use kda_core::exec::ExecError;
 use kda_core::{Elem, Executor, TensorArg};
+use kda_kernels::delta_h_schedule::{ScheduleArgs, ScheduleVariant};
 
 /// Name of the step.
 pub const NAME: &str = "delta_h_schedule";
@@ -24,7 +23,7 @@ pub struct Schedule {
     pub cu_seqlens: TensorArg,
     /// u32 or u8, at least [`Batch::schedule_bytes`]; written whole.
     pub workspace: TensorArg,
-    /// `[N + 1]` i32, written: first chunk state of each sequence, and the number of all.
+    /// `[N + 1]`, type of `cu_seqlens`, written: first chunk state of each sequence, and the number of all.
     pub chunk_offsets: Option<TensorArg>,
     /// T: rows that tensors of rows have.
     pub rows: u64,
@@ -55,10 +54,11 @@ impl Schedule {
         ends.stride(0, 1)?;
         ends.memory(self.cu_seqlens.elem.bytes().into())?;
         if let Some(offsets) = &self.chunk_offsets {
-            let offsets = Argument::new(NAME, "chunk_offsets", offsets, &["N + 1"], &[Elem::I32])?;
-            offsets.exactly(0, batch.sequences + 1, "as in `cu_seqlens`")?;
-            offsets.stride(0, 1)?;
-            offsets.memory(align::SCALARS)?;
+            let elems = if self.cu_seqlens.elem == Elem::I64 { &[Elem::I64] } else { &[Elem::I32] };
+            let argument = Argument::new(NAME, "chunk_offsets", offsets, &["N + 1"], elems)?;
+            argument.exactly(0, batch.sequences + 1, "as in `cu_seqlens`")?;
+            argument.stride(0, 1)?;
+            argument.memory(offsets.elem.bytes().into())?;
         }
         match self.capacity {
             Some(given) if given < batch.h_states() => {
@@ -82,16 +82,55 @@ impl Schedule {
     }
 }
 
-/// What the device says of a batch.
+/// Checks the arguments and chooses the variant that writes the schedule.
+///
+/// # Errors
+/// [`OpError`] says what was given and what is needed; nothing has been written.
+pub fn plan(schedule: &Schedule, executor: &dyn Executor) -> Result<Plan, OpError> {
+    let batch = schedule.validate()?.on(executor);
+    let capability = executor.compute_capability();
+    let variant = ScheduleVariant::ALL
+        .into_iter()
+        .find(|v| v.index_() == schedule.cu_seqlens.elem && v.desc().arch.runs_on(capability.0, capability.1));
+    let Some(variant) = variant else {
+        let needed = ScheduleVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
+        return Err(OpError::NoVariant { op: NAME, given: capability, needed });
+    };
+    let args = ScheduleArgs {
+        cu: schedule.cu_seqlens,
+        chunk_offsets: schedule.chunk_offsets,
+        work: words(&schedule.workspace, &batch)?,
+        seqs: counted(batch.sequences),
+        rows: counted(batch.rows),
+        capacity: schedule.capacity.map_or(u32::MAX, counted),
+        every: batch.h_every,
+        most: batch.cut().map_or(1, |cut| counted(cut.most)),
+        least: batch.cut().map_or(1, |cut| counted(cut.least)),
+        most_segments: counted(batch.segments()),
+    };
+    Ok(Plan::of(args.prepare(variant, false)?))
+}
+
+/// The workspace as the words of a batch's schedule.
+pub(super) fn words(workspace: &TensorArg, batch: &Batch) -> Result<TensorArg, OpError> {
+    Ok(TensorArg::dense(workspace.ptr, workspace.bytes, Elem::U32, &[batch.schedule_words()])?)
+}
+
+/// A number that has been checked to fit 32 bits, or that counts as many where it is larger.
+pub(super) fn counted(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// What the device says of a batch, and of the first sequence that is not processed: all that it lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Entries of whole sequences and first segments.
-    pub real: u32,
+    /// Entries of sequences and segments.
+    pub entries: u32,
     /// Entries of maps.
     pub maps: u32,
-    /// Entries of segments behind the first.
-    pub folds: u32,
-    /// Boundaries are out of order, or the first is negative.
+    /// Segments of sequences that are cut.
+    pub segments: u32,
+    /// Boundaries are out of order, negative, or past 2^31 - 1.
     pub out_of_order: bool,
     /// A sequence ends past the last row.
     pub past_end: bool,
@@ -114,9 +153,9 @@ impl Status {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| head[4 * at + byte]));
         let flag = |bit: u32| word(3) >> bit & 1 != 0;
         Some(Status {
-            real: word(0),
+            entries: word(0),
             maps: word(1),
-            folds: word(2),
+            segments: word(2),
             out_of_order: flag(0),
             past_end: flag(1),
             past_capacity: flag(2),
@@ -146,8 +185,11 @@ impl Status {
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} sequences, {} chunks, {} chunk states", self.sequences, self.chunks, self.h_states)?;
+        if self.segments > 0 {
+            write!(f, ", {} segments", self.segments)?;
+        }
         let faults = [
-            (self.out_of_order, "boundaries are negative or out of order"),
+            (self.out_of_order, "boundaries are out of order, negative or past 2^31 - 1"),
             (self.past_end, "a sequence ends past the last row"),
             (self.past_capacity, "chunk states do not fit"),
             (self.past_workspace, "segments do not fit the workspace"),

@@ -49,17 +49,14 @@ impl Cut {
         if most < FEWEST { 1 } else { most }
     }
 
-    /// Most segments beyond the first that sequences of `rows` rows in all can have together; `sequences` of them at most.
-    pub fn most_extra(self, sequences: u64, rows: u64) -> u64 {
+    /// Most segments that the sequences that are cut have together: of `sequences` sequences at most, in `rows` rows.
+    pub fn most_segments(self, sequences: u64, rows: u64) -> u64 {
         // A sequence of P segments has more than 64 (least P - 1) rows.
-        let (least, most) = (u128::from(CHUNK * self.least), u128::from(self.most));
-        let together = |cut: u128| (u128::from(rows) + u128::from(CHUNK - 1) * cut) / least;
-        let rows_of_most = least * most - u128::from(CHUNK - 1);
-        // As many as can be cut into the most segments; one more leaves all of them together fewer than that.
-        let full = u128::from(sequences).min(u128::from(rows) / rows_of_most);
-        let (more, shared) = (full + 1, together(full + 1));
-        let with_more = if more <= u128::from(sequences) && shared >= more * u128::from(FEWEST) { shared - more } else { 0 };
-        u64::try_from((full * (most - 1)).max(with_more)).unwrap_or(u64::MAX)
+        let (segment, short) = (u128::from(CHUNK * self.least), u128::from(CHUNK - 1));
+        // The more are cut, the more segments there can be, for the last chunk of each may be short.
+        let cut = u128::from(sequences).min(u128::from(rows) / (segment * u128::from(FEWEST) - short));
+        let together = (u128::from(rows) + short * cut) / segment;
+        u64::try_from(together.min(cut * u128::from(self.most))).unwrap_or(u64::MAX)
     }
 }
 
@@ -96,7 +93,7 @@ mod tests {
             for sequences in 0..6 {
                 for rows in (0..6000).step_by(7) {
                     let found = most_by_trial(&rows_of, cut, sequences, rows);
-                    assert_eq!(cut.most_extra(sequences, rows), found, "{cut:?}, {sequences} of {rows} rows");
+                    assert_eq!(cut.most_segments(sequences, rows), found, "{cut:?}, {sequences} of {rows} rows");
                 }
             }
         }
@@ -107,14 +104,14 @@ mod tests {
             return 0;
         }
         let fits = (FEWEST..=cut.most).filter(|p| rows_of(*p) <= rows);
-        fits.map(|p| p - 1 + most_by_trial(rows_of, cut, sequences - 1, rows - rows_of(p))).max().unwrap_or(0)
+        fits.map(|p| p + most_by_trial(rows_of, cut, sequences - 1, rows - rows_of(p))).max().unwrap_or(0)
     }
 
     #[test]
     fn large_numbers_do_not_wrap() {
         let cut = Cut::of(1).unwrap();
-        assert_eq!(cut.most_extra(1, u64::MAX), 33);
-        assert!(cut.most_extra(u64::MAX, u64::MAX) >= u64::MAX / (CHUNK * cut.least) / 2);
-        assert_eq!((cut.most_extra(0, u64::MAX), cut.most_extra(u64::MAX, 0)), (0, 0));
+        assert_eq!(cut.most_segments(1, u64::MAX), 34);
+        assert!(cut.most_segments(u64::MAX, u64::MAX) >= u64::MAX / (CHUNK * cut.least));
+        assert_eq!((cut.most_segments(0, u64::MAX), cut.most_segments(u64::MAX, 0)), (0, 0));
     }
 }

@@ -49,6 +49,13 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
         let needed = "-1 is needed, or 0 where slot 0 is the null slot (negative indices must not be live)";
         return Err(OpError::Scalar { op: NAME, param: "null", given: p.null.into(), needed });
     }
+    let without = |state: &Option<TensorArg>, slots: &Option<TensorArg>| state.is_some() && slots.is_none();
+    let (first, last) = (without(&p.initial_state, &p.initial_slots), without(&p.final_state, &p.final_slots));
+    if p.null == 0 && (first && p.final_slots.is_some() || last && p.initial_slots.is_some()) {
+        let given = "a null index of 0, and slots for one of `initial_state` and `final_state`".to_string();
+        let needed = "slots for both are needed, or -1: without slots sequence 0 has state 0";
+        return Err(OpError::Together { op: NAME, given, needed: needed.into() });
+    }
     let key_heads = keys(p, &batch)?;
     let u = rows_of("u", &p.u, &["T", "HV", "V"])?;
     u.exactly(0, batch.rows, "T as in `w`")?;
@@ -85,10 +92,11 @@ pub(super) fn sizes(op: &'static str, batch: &Batch) -> Result<(), OpError> {
     if batch.h_every == 0 {
         return scalar("h_every", 0, "at least 1 is needed: the state ahead of every so many chunks is stored");
     }
-    let entries = batch.sequences.max(batch.extra().saturating_mul(2));
-    if entries.saturating_mul(batch.heads).saturating_mul(SLICES) > MOST {
+    let [main, maps] = batch.entries();
+    if main.max(maps).saturating_mul(batch.heads).saturating_mul(SLICES) > MOST {
         let given = format!("N = {} sequences with HV = {} heads", batch.sequences, batch.heads);
-        let needed = format!("at most 2^32 / {SLICES} (sequence, head) pairs are possible: work is counted in 32 bits");
+        let needed =
+            format!("at most {} (sequence, head) pairs are possible: work is counted in 32 bits", MOST / SLICES);
         return Err(OpError::Together { op, given, needed });
     }
     Ok(())
@@ -113,7 +121,8 @@ fn steps(argument: &Argument, tensor: &TensorArg) -> Result<(), OpError> {
     argument.stride_multiple(0, whole(tensor.elem))?;
     let bytes = u64::from(tensor.elem.bytes());
     if argument.size(0) > 1 && tensor.extent_bytes() > 0 && tensor.strides()[0].saturating_mul(bytes) >= STEP_BYTES {
-        return Err(argument.layout(format!("an outermost stride below 2^40 bytes, {} elements, is needed", STEP_BYTES / bytes)));
+        return Err(argument
+            .layout(format!("an outermost stride below 2^40 bytes, {} elements, is needed", STEP_BYTES / bytes)));
     }
     Ok(())
 }
@@ -181,12 +190,7 @@ impl Side {
 }
 
 /// States and their slots; true if they lie `[K, V]`.
-fn states(
-    state: Option<&TensorArg>,
-    side: Side,
-    slots: Option<&TensorArg>,
-    batch: &Batch,
-) -> Result<bool, OpError> {
+fn states(state: Option<&TensorArg>, side: Side, slots: Option<&TensorArg>, batch: &Batch) -> Result<bool, OpError> {
     if let Some(slots) = slots {
         let argument = Argument::new(NAME, side.slots, slots, &["N"], &[Elem::I32])?;
         argument.exactly(0, batch.sequences, "N, the number of sequences")?;
