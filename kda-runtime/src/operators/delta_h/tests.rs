@@ -1,7 +1,8 @@
 //! Schedule and calls on the simulator, against the recurrence written out: every way in which a call can be put.
 //!
 //! Values are small whole numbers and halves, and decays are powers of two, so that f32 holds every sum exactly and results
-//! agree to the bit whatever the order of summation.
+//! agree to the bit whatever the order of summation. Where sequences are cut, maps stand for chunks that round: there decays
+//! are 1 and 0, and the state stays a whole number that bf16 holds.
 
 use super::samples::matrices as shape_of_matrices;
 use super::{Gate, Options, Problem, Schedule, Status, plan, schedule};
@@ -106,12 +107,22 @@ fn rounded(x: f32) -> f32 {
 fn draw(case: &Case, random: &mut Random) -> Inputs {
     let (rows, n) = (case.lengths.iter().sum::<usize>() + case.spare_rows, case.lengths.len());
     let size = rows * case.heads * D;
-    let (kg, w) = (random.sparse(size, 64), random.sparse(size, 512));
+    let (kg, w) = (random.sparse(size, 64), random.sparse(size, if case.split { 4096 } else { 512 }));
     let u = (0..size).map(|_| random.below(5) as f32 - 2.0).collect();
     let mut gate = Vec::new();
     for _ in 0..rows * case.heads {
-        let one = -(random.below(2) as f32);
-        gate.extend((0..D).map(|_| if case.gate == GateKind::Scalar { one } else { -(random.below(2) as f32) }));
+        let mut drawn = || match case.split {
+            true => {
+                if random.below(16) == 0 {
+                    -200.0
+                } else {
+                    0.0
+                }
+            }
+            false => -(random.below(2) as f32),
+        };
+        let one = drawn();
+        gate.extend((0..D).map(|_| if case.gate == GateKind::Scalar { one } else { drawn() }));
     }
     let initial = (0..(n + 2) * case.heads * D * D).map(|_| random.below(9) as f32 - 4.0).collect();
     // Each sequence a slot of its own, the last of them dead where a slot can be.
@@ -144,6 +155,7 @@ fn computed(case: &Case, x: &Inputs, h_states: usize) -> Results {
             for c in 0..chunks {
                 let part = first + 64 * c..(first + 64 * c + 64).min(first + length);
                 let h: Vec<f32> = s.iter().map(|e| rounded(*e)).collect();
+                assert!(!case.split || h == s, "a state that bf16 does not hold");
                 if c % case.every as usize == 0 {
                     let at = (h0 + c / case.every as usize) * matrix + head * D * D;
                     r.h[at..at + D * D].copy_from_slice(&h);
