@@ -1,7 +1,7 @@
 //! Multicast: the CTAs of a cluster load a tile together, each a part of it into the shared memory of all.
 //!
-//! `tile.tma_multicast(map, [coordinates])` splits the tile along its outermost axis: the box of the map is the part of one
-//! CTA. Every CTA's full barrier expects the bytes of the whole tile, whoever loads them. A stage may be filled again when
+//! `tile.tma_multicast(map, [coordinates])` splits the tile along its outermost axis of more than one element: the box of the
+//! map is the part of one CTA. Every CTA's full barrier expects the bytes of the whole tile, whoever loads them. A stage may be filled again when
 //! the consumers of all CTAs have released it, so a release of such a ring goes to the empty barriers of all CTAs, and the
 //! barriers are published to the cluster.
 //!
@@ -70,12 +70,13 @@ impl Specialiser<'_> {
             self.cluster.conditional |= self.branches > holding.branches + election;
         }
         let mine = Value::Scalar(self.special(Special::ClusterCtaRank, Uniform::Cta));
-        let parts = Value::u32(spec.tile[0]);
+        let axis = spec.tile.iter().position(|size| *size > 1).unwrap_or(0);
+        let parts = Value::u32(spec.tile[axis]);
         let mut first = self.binary(&BinOp::Mul(Default::default()), mine.clone(), parts, site)?;
-        if matches!(&coordinates[0], Value::Scalar(s) if s.elem == Elem::I32) {
+        if matches!(&coordinates[axis], Value::Scalar(s) if s.elem == Elem::I32) {
             first = self.cast(first, Elem::I32, site)?;
         }
-        coordinates[0] = self.binary(&BinOp::Add(Default::default()), coordinates[0].clone(), first, site)?;
+        coordinates[axis] = self.binary(&BinOp::Add(Default::default()), coordinates[axis].clone(), first, site)?;
         let (base, offset) = self.stage_address(view, site)?;
         let base = self.moved_base(&base, &mine, share * view.span(), site)?;
         let map = self.map_address(param);

@@ -1,6 +1,7 @@
 //! The methods of accumulators, operands and tiles, and the functions of `Acc`.
 
 use super::issue::Left;
+use super::visit::Each;
 use super::{Operand, Specialiser};
 use crate::diag::{Diagnostic, Result};
 use crate::specialise::site::Site;
@@ -27,7 +28,7 @@ impl Specialiser<'_> {
             }
             "from_fn" => {
                 let shape = self.accumulator_shape(generics, site)?;
-                self.mapped(None, shape, args, site)?
+                self.mapped(None, shape, Each::One, args, site)?
             }
             "load" | "load_t" => {
                 let [tile] = self.arguments(&format!("Acc::{function}"), args, site)?;
@@ -53,7 +54,7 @@ impl Specialiser<'_> {
             Value::Acc(_) => {
                 matches!(
                     name,
-                    "mma" | "as_a" | "split_a" | "for_each" | "map" | "columns" | "store" | "store_t" | "fragment"
+                    "mma" | "as_a" | "split_a" | "for_each" | "map" | "map_pairs" | "columns" | "store" | "store_t" | "fragment"
                 )
             }
             Value::Operand(_) => matches!(name, "k_slice" | "columns" | "store" | "store_t"),
@@ -134,8 +135,8 @@ impl Specialiser<'_> {
                 let columns = self.part_range(&name, args, acc.n.into(), 8, site)?;
                 Ok(Value::Acc(Box::new(acc.part(columns.start as u32..columns.end as u32))))
             }
-            (Value::Acc(acc), "map") => {
-                let acc = self.mapped(Some(&acc), (acc.m, acc.n), args, site)?;
+            (Value::Acc(acc), "map" | "map_pairs") => {
+                let acc = self.mapped(Some(&acc), (acc.m, acc.n), Each::of(&name), args, site)?;
                 Ok(Value::Acc(Box::new(acc)))
             }
             (Value::Acc(acc), "fragment") => {

@@ -1,5 +1,6 @@
 //! Assignments that write the registers of an accumulator as they go, with no other accumulator between.
 
+use super::visit::Each;
 use super::{Accumulator, Specialiser};
 use crate::diag::Result;
 use crate::specialise::site::Site;
@@ -8,7 +9,7 @@ use syn::Expr;
 use syn::visit::Visit;
 
 impl Specialiser<'_> {
-    /// `place = place.map(…)`, `place = Acc::load(tile)` and `load_t`, for an accumulator or columns of one. `None` if the
+    /// `place = place.map(…)`, `place = place.map_pairs(…)`, `place = Acc::load(tile)` and `load_t`, for an accumulator or columns of one. `None` if the
     /// assignment is another, or if a closure looks at the place.
     pub(in crate::specialise) fn written_in_place(&mut self, left: &Expr, right: &Expr) -> Result<Option<Value>> {
         let root = match left {
@@ -24,7 +25,7 @@ impl Specialiser<'_> {
         }
         let site = Site::Expr(right);
         let acc = match right {
-            Expr::MethodCall(call) if call.method == "map" => {
+            Expr::MethodCall(call) if call.method == "map" || call.method == "map_pairs" => {
                 let text = crate::syntax::text::expr;
                 let Some(Expr::Closure(closure)) = call.args.first() else { return Ok(None) };
                 let mut looks = Mentions { name, found: false };
@@ -34,7 +35,8 @@ impl Specialiser<'_> {
                 }
                 let Some(acc) = self.place_of(left, site)? else { return Ok(None) };
                 let args: Vec<&Expr> = call.args.iter().collect();
-                self.mapped_into(acc.clone(), Some(&acc), &args, site)?
+                let each = Each::of(&call.method.to_string());
+                self.mapped_into(acc.clone(), Some(&acc), each, &args, site)?
             }
             Expr::Call(call) => {
                 let transposed = match crate::syntax::text::expr(&call.func).replace(' ', "").as_str() {

@@ -12,6 +12,26 @@ use kda_ptx::operand::{Special, Src};
 use kda_ptx::table::Mov;
 use syn::{BinOp, Expr};
 
+/// What the closure of a map takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Each {
+    /// An element.
+    One,
+    /// Two neighbours of a row, as an array.
+    Pair,
+}
+
+impl Each {
+    /// That of `map` or `map_pairs`.
+    pub(super) fn of(method: &str) -> Each {
+        if method == "map_pairs" { Each::Pair } else { Each::One }
+    }
+
+    fn elements(self) -> usize {
+        1 + usize::from(self == Each::Pair)
+    }
+}
+
 /// Coordinates of the first element that a thread holds.
 struct Corner {
     row: Value,
@@ -84,11 +104,12 @@ impl Specialiser<'_> {
         &mut self,
         from: Option<&Accumulator>,
         (m, n): (u32, u32),
+        each: Each,
         args: &[&Expr],
         site: Site<'_>,
     ) -> Result<Accumulator> {
         let into = self.accumulator(m, n, site)?;
-        self.mapped_into(into, from, args, site)
+        self.mapped_into(into, from, each, args, site)
     }
 
     /// The same, into the registers of `out`; where that is `from`, rows that nobody holds are zero already.
@@ -96,10 +117,12 @@ impl Specialiser<'_> {
         &mut self,
         out: Accumulator,
         from: Option<&Accumulator>,
+        each: Each,
         args: &[&Expr],
         site: Site<'_>,
     ) -> Result<Accumulator> {
         let form = match from {
+            Some(_) if each == Each::Pair => "`map_pairs` takes a closure: `acc.map_pairs(|row, column, pair| …)`",
             Some(_) => "`map` of an accumulator takes a closure: `acc.map(|row, column, x| …)`",
             None => "`from_fn` takes a closure: `Acc::<f32, M, N>::from_fn(|row, column| …)`",
         };
@@ -120,17 +143,35 @@ impl Specialiser<'_> {
             for (block, tile) in out.tiles.iter().enumerate() {
                 for (index, dst) in tile.iter().enumerate() {
                     let (eight, half, odd) = (index / 4, index % 4 / 2, index as u32 % 2);
+                    if each == Each::Pair && odd == 1 {
+                        continue;
+                    }
                     let (row, column) = this.place_in(&corner, block, eight, half, site)?;
                     let column = this.binary(&add, column, Value::u32(odd), site)?;
                     let mut values = vec![row, column];
                     if let Some(from) = &from {
                         this.landed(from, site)?;
-                        values.push(this.copy_of(from.tiles[block][index]));
+                        let regs = &from.tiles[block][index..index + each.elements()];
+                        let mut held: Vec<Value> = regs.iter().map(|reg| this.copy_of(*reg)).collect();
+                        values.push(if each == Each::Pair { Value::Array(held) } else { held.remove(0) });
                     }
                     this.spend(1, site)?;
                     let value = this.apply_all(closure, values)?;
-                    let src = this.operand(&value, Elem::F32, Site::Expr(&closure.body))?;
-                    this.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
+                    let place = Site::Expr(&closure.body);
+                    let results = match (each, value) {
+                        (Each::One, value) => vec![value],
+                        (Each::Pair, Value::Array(values)) if values.len() == 2 => values,
+                        (Each::Pair, other) => {
+                            let message = format!("the closure of `map_pairs` gives {}", other.describe());
+                            return Err(Diagnostic::new(168, place, message).help("it gives two elements: `[a, b]`"));
+                        }
+                    };
+                    let sources: Vec<Src> =
+                        results.iter().map(|value| this.operand(value, Elem::F32, place)).collect::<Result<_>>()?;
+                    let into = std::iter::once(dst).chain(tile.get(index + 1));
+                    for (dst, src) in into.zip(sources) {
+                        this.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
+                    }
                 }
             }
             Ok(())

@@ -30,6 +30,8 @@ pub mod delta_h {
     const SEGMENT_MASK: u32 = 0xff;
     const IDENTITY: u32 = 0x40000000;
     const LAST: u32 = 0x80000000;
+    const PITCH: u32 = 36; // of factors: keeps the four lanes that read side by side off each other's banks
+    const DECAY: u32 = 32; // SCALAR: place of the decay behind the factors of rows
     const HALVES: [u32; 2] = [0, 64]; // of K: one half of S is rounded while the other is in flight
 
     /// Place of an element of S in the image of a map's B: that of a thread's registers.
@@ -42,6 +44,19 @@ pub mod delta_h {
     #[device]
     fn folds_of(kind: u32) -> u32 {
         max(kind & SEGMENT_MASK, 1) - 1
+    }
+
+    /// x with a factor for each row of the chunk.
+    #[device]
+    fn gated_by<const M: u32>(x: Acc<f32, M, BT>, factors: Shared<f32, Shape<4, PITCH>>) -> Acc<f32, M, BT> {
+        let factors = from_fn::<4>(|i| factors.at([lane % 4, 4 * i]).load_v::<4>());
+        let mut gated = x;
+        #[unroll]
+        for j in 0..8 {
+            let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
+            gated.columns(8 * j..8 * j + 8) = gated.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
+        }
+        gated
     }
 
     #[kernel(block = 224, grid = ctas, cluster = CLUSTER, min_blocks_per_sm = 1)]
@@ -118,7 +133,7 @@ pub mod delta_h {
         let wu = Pipeline::<(load, decay), math> {
             w: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
             u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, STAGES>(), // of the next chunk
-            factors: smem::<f32, Shape<K>, _, STAGES>(),                   // SCALAR: factors of 64 rows, and the decay
+            factors: smem::<f32, Shape<4, PITCH>, _, STAGES>(),
         };
         // Needed, and given back, later than w.
         let keys = Pipeline::<load, math> { kg: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>() };
@@ -180,7 +195,7 @@ pub mod delta_h {
                 }
                 let slot = wu.acquire();
                 slot.w.tma_multicast(w, [row, head, 0]);
-                slot.u.tma_load_if(c + 1 < chunks, u, [row + BT, head, v0]);
+                slot.u.tma_load(u, [select(c + 1 < chunks, row + BT, row), head, v0]);
                 slot.commit();
                 let slot = keys.acquire();
                 slot.kg.tma_multicast(kg, [row, head / per_key_head, 0]);
@@ -205,10 +220,11 @@ pub mod delta_h {
                     for i in 0..2 {
                         let t = lane + 32 * i;
                         let mine = gate.at([row + t, head, 0]).load_if(row + t < end);
-                        to.factors[[t]] = select(row + t < end, ex2_approx(last - mine), 0.0);
+                        let factor = select(row + t < end, ex2_approx(last - mine), 0.0);
+                        to.factors[[t % 8 / 2, t / 8 * 2 + t % 2]] = factor;
                     }
                     if lane == 0 {
-                        to.factors[[BT]] = ex2_approx(last);
+                        to.factors[[0, DECAY]] = ex2_approx(last);
                     }
                     to.commit();
                 } else {
@@ -216,7 +232,10 @@ pub mod delta_h {
                     let row = from.row.at([4 * lane]).load_v::<4>();
                     from.release();
                     let to = wu.acquire();
-                    to.factors.at([4 * lane]).store_v(select(decays, row, ex2_approx(row)));
+                    let factor = select(decays, row, ex2_approx(row));
+                    let at = to.factors.at([lane % 2 * 2.., lane / 2 * 2..]);
+                    at.at([0, 0]).store_v([factor[0], factor[1]]);
+                    at.at([1, 0]).store_v([factor[2], factor[3]]);
                     to.commit();
                 }
             }
@@ -324,14 +343,25 @@ pub mod delta_h {
                 }
                 let mut key_slot = keys.wait();
                 wgmma::wait::<0>();
-                s = s.map(|_, k, e| e * wu_slot.factors[[select(SCALAR, BT, k)]]);
+                let mut next_u = Acc::load_t(wu_slot.u);
+                if const { SCALAR } {
+                    let factor = wu_slot.factors[[0, DECAY]];
+                    s = s.map(|_, _, e| e * factor);
+                } else {
+                    let factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v::<4>());
+                    #[unroll]
+                    for j in 0..16 {
+                        let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
+                        s.columns(8 * j..8 * j + 8) = s.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
+                    }
+                }
 
                 // ---- Here x is v_new^T of chunk c - 1 before rounding, s is decayed, and the slots are those of chunk c - 1.
                 #[unroll(wu, keys, outs)]
                 for c in 1..chunks {
                     let v = x.as_a::<bf16>();
                     let gated =
-                        if const { SCALAR } { x.map(|_, t, e| e * wu_slot.factors[[t]]).as_a::<bf16>() } else { v };
+                        if const { SCALAR } { gated_by(x, wu_slot.factors).as_a::<bf16>() } else { v };
                     #[unroll]
                     for half in HALVES {
                         s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
@@ -340,7 +370,7 @@ pub mod delta_h {
                     // A barrier takes long to answer: it is asked in the shadow of the products.
                     let next = wu.peek();
                     let out = if const { !MAPS } { outs.peek() } else { 0 };
-                    x = Acc::load_t(wu_slot.u);
+                    x = next_u;
                     if const { MAPS } {
                         x = x.map(|_, _, e| select(identity, 0.0, e));
                     }
@@ -350,23 +380,40 @@ pub mod delta_h {
                     if const { !MAPS } {
                         v.store_t(out.v);
                     }
-                    #[unroll]
-                    for half in HALVES {
-                        // This half of s has landed.
-                        wgmma::wait::<1>();
-                        x.mma(-s.columns(half..half + 64).as_a::<bf16>(), wu_slot.w.columns(half..half + 64));
-                        wgmma::commit();
-                    }
+                    // This half of s has landed.
+                    wgmma::wait::<1>();
+                    let low = s.columns(0..64).as_a::<bf16>();
+                    x.mma(-low, wu_slot.w.columns(0..64));
+                    wgmma::commit();
+                    wgmma::wait::<1>();
+                    let high = s.columns(64..128).as_a::<bf16>();
+                    x.mma(-high, wu_slot.w.columns(64..128));
+                    wgmma::commit();
                     let next = keys.peek();
                     key_slot.release();
-                    if const { !MAPS } {
-                        if const { V_FIRST } {
-                            s.as_a::<bf16>().store(out.h);
-                        } else {
-                            s.as_a::<bf16>().store_t(out.h);
+                    // Loads ahead of the stores of h: shared memory serves in order, and stores take long.
+                    if const { SCALAR } {
+                        let factor = wu_slot.factors[[0, DECAY]];
+                        next_u = Acc::load_t(wu_slot.u);
+                        s = s.map(|_, _, e| e * factor);
+                    } else {
+                        let factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v::<4>());
+                        next_u = Acc::load_t(wu_slot.u);
+                        #[unroll]
+                        for j in 0..16 {
+                            let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
+                            s.columns(8 * j..8 * j + 8) = s.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
                         }
                     }
-                    s = s.map(|_, k, e| e * wu_slot.factors[[select(SCALAR, BT, k)]]);
+                    if const { !MAPS } {
+                        if const { V_FIRST } {
+                            low.store(out.h.columns(0..64));
+                            high.store(out.h.columns(64..128));
+                        } else {
+                            low.store_t(out.h.rows(0..64));
+                            high.store_t(out.h.rows(64..128));
+                        }
+                    }
                     if const { !MAPS } {
                         out.commit();
                     }
@@ -384,7 +431,7 @@ pub mod delta_h {
                     x = x.map(|_, t, e| select(t < count, e, 0.0));
                 }
                 let v = x.as_a::<bf16>();
-                let gated = if const { SCALAR } { x.map(|_, t, e| e * wu_slot.factors[[t]]).as_a::<bf16>() } else { v };
+                let gated = if const { SCALAR } { gated_by(x, wu_slot.factors).as_a::<bf16>() } else { v };
                 #[unroll]
                 for half in HALVES {
                     s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
