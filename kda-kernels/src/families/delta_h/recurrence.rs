@@ -360,8 +360,7 @@ pub mod delta_h {
                 #[unroll(wu, keys, outs)]
                 for c in 1..chunks {
                     let v = x.as_a::<bf16>();
-                    let gated =
-                        if const { SCALAR } { gated_by(x, wu_slot.factors).as_a::<bf16>() } else { v };
+                    let gated = if const { SCALAR } { gated_by(x, wu_slot.factors).as_a::<bf16>() } else { v };
                     #[unroll]
                     for half in HALVES {
                         s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
