@@ -12,7 +12,8 @@
 //! G_i <= G_j, so no factor exceeds 1 and any gate is safe.
 
 use crate::Mode;
-use crate::delta_h::{self, CHUNK, DeltaH, DeltaHOutputs};
+use crate::delta_h::CHUNK;
+use crate::delta_h::plain::{self, DeltaH, DeltaHOutputs};
 use crate::floats::{Floats, Rows};
 use crate::forward::{Activated, Outcome, Packed, States};
 use crate::layout::{StateOrder, chunks, sequences};
@@ -140,7 +141,7 @@ pub fn forward(packed: &Packed<'_>, inputs: &Activated, states: &States<'_>) -> 
         states: *states,
         h_order: StateOrder::KFirst,
     };
-    let recurrence = delta_h::run(&problem, Mode::Exact);
+    let recurrence = plain::run(&problem, Mode::Exact);
     let o = output(packed, &inputs.q, &prepared, &recurrence);
     Outcome { o, final_state: recurrence.final_state, states: Vec::new() }
 }

@@ -14,11 +14,11 @@
 //! | what is a gate, a norm, a convolution | [`gate`], [`norm`], [`conv`] |
 //! | what does the recurrence give | [`delta_rule`], [`forward`] |
 //! | what is a compact record, and what does its commit give | [`records`] |
-//! | what does the chunked form give | [`chunk`], [`delta_h`] |
+//! | what does the chunked form give | [`chunk`], its inter-chunk recurrence [`delta_h`] |
 //! | what do the operators `conv_verify` and `decode` give | [`conv_verify`], [`decode`] |
 //! | what would a right fp32/bf16 kernel give | [`emulate`], of products [`tensor_core`] |
 //! | how far may a kernel be off | [`budget`] |
-//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`], [`decode::sample`] |
+//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`], [`decode::sample`], [`delta_h::sample`] |
 //! | does the model agree with third-party references | [`replay`] |
 //!
 //! Every operator runs in one of the modes of [`Mode`].

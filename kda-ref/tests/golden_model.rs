@@ -3,7 +3,7 @@
 use kda_ref::Mode;
 use kda_ref::budget::{max_abs_error, relative_error};
 use kda_ref::chunk;
-use kda_ref::delta_h::{self, DeltaH, DeltaHOutputs};
+use kda_ref::delta_h::plain::{self, DeltaH, DeltaHOutputs};
 use kda_ref::emulate::tc_verify;
 use kda_ref::floats::{Floats, Rows};
 use kda_ref::forward::{Activated, Packed, Raw, States, activate, recurrence};
@@ -210,7 +210,7 @@ impl DeltaHInputs {
             states: States { initial: Some(Floats::F64(&self.initial)), order },
             h_order,
         };
-        delta_h::run(&problem, mode)
+        plain::run(&problem, mode)
     }
 }
 
@@ -264,7 +264,7 @@ fn delta_h_reads_only_the_last_gate_row_and_honours_strides() {
         states: States { initial: Some(Floats::F64(&inputs.initial)), order: StateOrder::KFirst },
         h_order: StateOrder::VFirst,
     };
-    assert_eq!(delta_h::run(&problem, Mode::Contract), plain);
+    assert_eq!(plain::run(&problem, Mode::Contract), plain);
     // Both orders of h hold the same values.
     let k_first = inputs.run(StateOrder::KFirst, StateOrder::KFirst, Mode::Contract);
     let size = 128 * 128;

@@ -1,6 +1,9 @@
 //! Replays every golden case in the repository and checks that the comparison can fail.
 
-use kda_ref::replay::{Case, Outcome, StoredType, Tensor, Values, replay};
+use kda_ref::Mode;
+use kda_ref::budget::relative_error;
+use kda_ref::delta_h::run;
+use kda_ref::replay::{Case, Outcome, StoredType, Tensor, Values, delta_h_call, replay};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -84,4 +87,29 @@ fn a_changed_input_is_seen() {
             assert!(outputs.iter().any(|output| !output.passes), "{}: a change of {name} is not seen", case.name);
         }
     }
+}
+
+/// Cases as calls of `delta_h`: on inputs rounded to bf16, exact results stay within that rounding of the expected ones, and a
+/// changed input does not.
+#[test]
+fn delta_h_calls_agree_with_the_cases() {
+    let mut names = Vec::new();
+    for case in cases() {
+        let Some(call) = delta_h_call(&case).unwrap_or_else(|error| panic!("{}: {error}", case.name)) else { continue };
+        let errors = |sample: &kda_ref::delta_h::sample::Sample| {
+            let got = run(&sample.problem(), Mode::Exact).expect("a valid call");
+            let h = call.h.as_ref().map(|h| relative_error(h, &got.h.expect("h").values));
+            (relative_error(&call.final_state, &got.final_state.expect("final states").values), h.unwrap_or(0.0))
+        };
+        // The three inputs are off by at most 2^-9 each: sqrt(3) 2^-9 together.
+        let bound = 3f64.sqrt() * 2f64.powi(-9);
+        let (state, h) = errors(&call.sample);
+        println!("{}: final state {state:.1e}, h {h:.1e}", case.name);
+        assert!(state < bound && h < bound, "{}: {state} {h}", case.name);
+        let mut changed = call.sample.clone();
+        changed.u.iter_mut().for_each(|u| *u = half::bf16::from_f32(u.to_f32() * 1.0625));
+        assert!(errors(&changed).0 > bound, "{}: a change of u is not seen", case.name);
+        names.push(case.name);
+    }
+    assert!(["delta_h_3chunks", "varlen_0_3_0"].iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
 }

@@ -4,9 +4,11 @@ use super::{Case, Comparison, ROUNDED_INPUTS, ReplayError, compare};
 use crate::Mode;
 use crate::conv::{TapType, WIDTH, convolve};
 use crate::conv_verify::{self, ConvLayout, Dims, HEAD, HISTORY, Outputs, Problem, SnapshotRule, WindowLayout};
-use crate::delta_h::{self, CHUNK, DeltaH};
+use crate::delta_h::CHUNK;
+use crate::delta_h::plain::{self, DeltaH};
+use crate::delta_h::prepare::Prepared;
 use crate::floats::{Floats, FloatsMut, Rows};
-use crate::forward::{Outcome, Packed, Raw, States, activate, recurrence};
+use crate::forward::{Activated, Outcome, Packed, Raw, States, activate, recurrence};
 use crate::gate::Gate;
 use crate::layout::StateOrder;
 use half::bf16;
@@ -33,8 +35,8 @@ fn extents(case: &Case) -> Result<(usize, usize), ReplayError> {
     }
 }
 
-/// Runs the layer over boundaries `cu` with these initial states; inputs are dense `[B, T]` rows, which packed rows equal.
-fn run_layer(case: &Case, cu: &[usize], initial: Option<&[f64]>, keep: bool) -> Result<Outcome, ReplayError> {
+/// Sizes and inputs of the layer's recurrence over boundaries `cu`; inputs are dense `[B, T]` rows, which packed rows equal.
+pub(super) fn activated<'a>(case: &Case, cu: &'a [usize]) -> Result<(Packed<'a>, Activated), ReplayError> {
     check_heads(case)?;
     let (batch, tokens) = extents(case)?;
     let (h, hv) = (case.heads, case.value_heads);
@@ -50,18 +52,28 @@ fn run_layer(case: &Case, cu: &[usize], initial: Option<&[f64]>, keep: bool) -> 
         scale: (HEAD as f64).sqrt().recip(),
     };
     let packed = Packed { cu_seqlens: cu, heads: h, value_heads: hv, keys: HEAD, values: HEAD };
+    Ok((packed, activate(&packed, &raw)))
+}
+
+/// Runs the layer over boundaries `cu` with these initial states.
+fn run_layer(case: &Case, cu: &[usize], initial: Option<&[f64]>, keep: bool) -> Result<Outcome, ReplayError> {
+    let (packed, inputs) = activated(case, cu)?;
     let states = States { initial: initial.map(Floats::F64), order: StateOrder::KFirst };
-    Ok(recurrence(&packed, &activate(&packed, &raw), &states, keep))
+    Ok(recurrence(&packed, &inputs, &states, keep))
+}
+
+/// Boundaries of dense or packed rows.
+pub(super) fn boundaries(case: &Case) -> Result<Vec<usize>, ReplayError> {
+    let (batch, tokens) = extents(case)?;
+    if case.tensors.contains_key("in.cu_seqlens") {
+        return case.boundaries(batch * tokens);
+    }
+    Ok((0..=batch).map(|row| row * tokens).collect())
 }
 
 /// Dense or packed rows, with or without an initial state; compares the final or the per-token states.
 pub(super) fn layer(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
-    let (batch, tokens) = extents(case)?;
-    let cu = if case.tensors.contains_key("in.cu_seqlens") {
-        case.boundaries(batch * tokens)?
-    } else {
-        (0..=batch).map(|row| row * tokens).collect()
-    };
+    let cu = boundaries(case)?;
     let initial = case.optional_floats("in.h0", &[cu.len() - 1, case.value_heads, HEAD, HEAD])?;
     let keep = case.tensors.contains_key("out.state_after");
     let got = run_layer(case, &cu, initial, keep)?;
@@ -206,8 +218,8 @@ fn convolved(x: &[bf16], weights: &[bf16], history: &[bf16], d: Dims) -> Vec<f64
     y
 }
 
-/// The recurrence over chunks on the stored fp32 inputs.
-pub(super) fn delta_h(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
+/// Inputs of the recurrence over chunks as they are stored, in fp32: kg, w, u and the gate in log2 units.
+pub(super) fn chunk_inputs(case: &Case) -> Result<(usize, Prepared), ReplayError> {
     let chunk_count = case.shape("out.w")?.first().copied().unwrap_or(0);
     let tokens = chunk_count * CHUNK;
     let input = |name: &str| case.floats(name, &[chunk_count, CHUNK, HEAD]);
@@ -220,19 +232,25 @@ pub(super) fn delta_h(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
             k[i] * (gk[last * HEAD + c] - gk[i]).exp2()
         })
         .collect();
+    Ok((tokens, Prepared { kg, w: w.to_vec(), u: u.to_vec(), gk }))
+}
+
+/// The recurrence over chunks on the stored fp32 inputs.
+pub(super) fn delta_h(case: &Case) -> Result<Vec<Comparison>, ReplayError> {
+    let (tokens, inputs) = chunk_inputs(case)?;
     let problem = DeltaH {
         packed: Packed { cu_seqlens: &[0, tokens], heads: 1, value_heads: 1, keys: HEAD, values: HEAD },
-        kg: Rows::packed(Floats::F64(&kg), HEAD),
-        w: Rows::packed(Floats::F64(w), HEAD),
-        u: Rows::packed(Floats::F64(u), HEAD),
-        gk: Rows::packed(Floats::F64(&gk), HEAD),
+        kg: Rows::packed(Floats::F64(&inputs.kg), HEAD),
+        w: Rows::packed(Floats::F64(&inputs.w), HEAD),
+        u: Rows::packed(Floats::F64(&inputs.u), HEAD),
+        gk: Rows::packed(Floats::F64(&inputs.gk), HEAD),
         states: States {
             initial: Some(Floats::F64(case.floats("in.h0", &[1, 1, HEAD, HEAD])?)),
             order: StateOrder::KFirst,
         },
         h_order: StateOrder::KFirst,
     };
-    let got = delta_h::run(&problem, Mode::Exact);
+    let got = plain::run(&problem, Mode::Exact);
     Ok(vec![
         compare(case, "out.h", &got.h, Some(ROUNDED_INPUTS))?,
         compare(case, "out.final_state", &got.final_state, Some(ROUNDED_INPUTS))?,

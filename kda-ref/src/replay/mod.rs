@@ -10,8 +10,10 @@
 //! ```
 
 mod cases;
+mod delta_h;
 mod tensors;
 
+pub use delta_h::{DeltaHCase, delta_h_call};
 pub use tensors::{Case, ReplayError, StoredType, Tensor, Values};
 
 /// Absolute difference that float64 arithmetic in another order may make.

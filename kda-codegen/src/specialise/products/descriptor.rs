@@ -11,7 +11,7 @@ use crate::specialise::site::Site;
 use crate::specialise::tile::TileView;
 use kda_core::{Elem, Swizzle};
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Base, Src};
+use kda_ptx::operand::{Base, Src, SrcList};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 
@@ -115,37 +115,52 @@ impl Specialiser<'_> {
         self.buffers[view.buffer].multiplied = true;
         self.note_read(view.slot, view.buffer, false, site)?;
         let (base, stage) = self.stage_address(view, site)?;
-        let base: Src = match base {
-            Base::Reg(reg) => reg.into(),
-            Base::Symbol(_) => self.shared_base().into(),
+        let layout = view.layout() as u64;
+        // A stage that is known is an addition away from what all descriptors share.
+        let (units, mut rest) = match base {
+            Base::Reg(reg) => {
+                let address = self.added(reg.into(), stage);
+                (self.units_of(address), 0)
+            }
+            Base::Symbol(_) => (self.shared_units(), stage >> 4),
         };
-        let mut address = self.added(base, stage);
+        rest += (layout & 0xffff_ffff) as i64;
+        let mut low = units;
         if let Some((first_warp, rows)) = group {
-            let bytes = (view.offset(rows, 0) - view.offset(0, 0)) as i64;
+            let step = (view.offset(rows, 0) - view.offset(0, 0)) as i64 >> 4;
             let warp = self.warp();
             let group =
                 self.builder.pure(Class::B32, |dst| Shr { ty: Type::U32, dst, a: warp.src(), b: Src::Imm(2) }.into());
-            let moved = self.builder.pure(Class::B32, |dst| {
-                let (a, b, c) = (group.into(), Src::Imm(bytes), address.into());
+            low = self.builder.pure(Class::B32, |dst| {
+                let (a, b, c) = (group.into(), Src::Imm(step), low.into());
                 Mad { half: Half::Lo, ty: Type::U32, dst, a, b, c }.into()
             });
-            address = self.added(moved.into(), -i64::from(first_warp / 4) * bytes);
+            rest -= i64::from(first_warp / 4) * step;
         }
-        // Shared addresses carry the CTA's rank in the cluster above bit 24: mask before shifting.
+        let low = self.added(low.into(), rest);
+        let high = Src::Imm((layout >> 32) as i64);
+        let high = self.builder.prologue(Class::B32, |dst| Mov { ty: Type::B32, dst, src: high.clone() }.into());
+        let base = self
+            .builder
+            .pure(Class::B64, |dst| Pack { ty: Type::B64, dst, src: SrcList(vec![low.into(), high.into()]) }.into());
+        Ok(Described { base, view: view.clone() })
+    }
+
+    /// An address of shared memory in units of descriptors. It carries the CTA's rank in the cluster above bit 24.
+    fn units_of(&mut self, address: Reg) -> Reg {
         let masked = self
             .builder
             .pure(Class::B32, |dst| And { ty: Type::B32, dst, a: address.into(), b: Src::Imm(0x3_FFFF) }.into());
-        let shifted =
-            self.builder.pure(Class::B32, |dst| Shr { ty: Type::U32, dst, a: masked.into(), b: Src::Imm(4) }.into());
-        let wide = self.builder.pure(Class::B64, |dst| {
-            let (ftz, sat) = (Default::default(), Default::default());
-            let relu = Default::default();
-            Cvt { round: None, relu, ftz, sat, to: Type::U64, from: Type::U32, dst, a: shifted.into(), b: None }.into()
-        });
-        let layout = Src::Imm(view.layout());
-        let base =
-            self.builder.pure(Class::B64, |dst| Or { ty: Type::B64, dst, a: wide.into(), b: layout.clone() }.into());
-        Ok(Described { base, view: view.clone() })
+        self.builder.pure(Class::B32, |dst| Shr { ty: Type::U32, dst, a: masked.into(), b: Src::Imm(4) }.into())
+    }
+
+    /// The same of the beginning of shared memory; it and every offset are below 2^18 together.
+    fn shared_units(&mut self) -> Reg {
+        let base = self.shared_base();
+        let masked = self
+            .builder
+            .prologue(Class::B32, |dst| And { ty: Type::B32, dst, a: base.into(), b: Src::Imm(0x3_FFFF) }.into());
+        self.builder.prologue(Class::B32, |dst| Shr { ty: Type::U32, dst, a: masked.into(), b: Src::Imm(4) }.into())
     }
 
     /// The descriptor of step `k` of the rows from `row` on.

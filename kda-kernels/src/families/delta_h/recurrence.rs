@@ -493,18 +493,19 @@ pub mod delta_h {
                 let (h0, first_chunk) = (schedule[[entry + H0]], schedule[[entry + FIRST_CHUNK]]);
                 outs.restart();
                 if chunks > 0 {
+                    // Which h is kept, and where, is known ahead of the wait: stores are what a chunk waits for.
+                    let (mut skipped, mut at) = (first_chunk % every, h0 + first_chunk / every);
                     for c in 0..chunks + 1 {
-                        let slot = outs.wait();
                         let row = row0 + (c - 1) * BT;
                         let cut = c == chunks && end - row < BT;
+                        let keeps = h.is_present() && c < chunks && skipped == 0;
+                        let slot = outs.wait();
                         #[elect_one]
                         {
                             let policy = l2::evict_first();
                             let h_out = if const { STREAM } { h.hint(policy) } else { h };
                             let v_out = if const { STREAM } { v_new.hint(policy) } else { v_new };
-                            let number = first_chunk + c;
-                            if h.is_present() && c < chunks && number % every == 0 {
-                                let at = h0 + number / every;
+                            if keeps {
                                 if const { V_FIRST } {
                                     tma::store(h_out, [at, head, v0, 0], slot.h);
                                 } else {
@@ -522,6 +523,9 @@ pub mod delta_h {
                             }
                         }
                         slot.release();
+                        let round = skipped + 1 == every;
+                        at += select(round, 1, 0);
+                        skipped = select(round, 0, skipped + 1);
                     }
                 }
             }
