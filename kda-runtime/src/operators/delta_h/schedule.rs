@@ -1,8 +1,9 @@
 //! What there is to do in a batch: once for all layers.
 //!
 //! One CTA reads the boundaries on the device and writes a list into a workspace of u32 words. Head: entries of each kind,
-//! status, counts ([`Status`]). Then entries of 8 words: sequences and segments, and maps of segments. Boundaries that are not in order, and chunk states that do not fit, end the list: nothing of that sequence and
-//! of those behind it is processed or written, and the status says why.
+//! status, counts ([`Status`]). Then entries of 8 words: sequences and segments, and maps of segments. Boundaries that are
+//! not in order, and chunk states that do not fit, end the list: nothing of that sequence and of those behind it is
+//! processed or written, and the status says why.
 
 use super::batch::{Batch, HEADER_WORDS};
 use super::validate::{memory_of, sizes};

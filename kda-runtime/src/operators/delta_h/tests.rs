@@ -169,22 +169,16 @@ fn computed(case: &Case, x: &Inputs, h_states: usize) -> Results {
                     let at = (row * heads + head) * D;
                     let mut values = x.u[at..at + D].to_vec();
                     for (k, w) in x.w[at..at + D].iter().enumerate().filter(|(_, w)| **w != 0.0) {
-                        for v in 0..D {
-                            values[v] -= w * h[k * D + v];
-                        }
+                        values.iter_mut().zip(&h[k * D..]).for_each(|(value, h)| *value -= w * h);
                     }
                     let factor = match case.gate {
                         GateKind::Scalar => (x.gate[last] - x.gate[at]).exp2(),
                         _ => 1.0,
                     };
                     for (k, kg) in x.kg[at..at + D].iter().enumerate().filter(|(_, kg)| **kg != 0.0) {
-                        for v in 0..D {
-                            s[k * D + v] += kg * rounded(values[v] * factor);
-                        }
+                        s[k * D..].iter_mut().zip(&values).for_each(|(s, v)| *s += kg * rounded(v * factor));
                     }
-                    for v in 0..D {
-                        r.v_new[at + v] = rounded(values[v]);
-                    }
+                    r.v_new[at..].iter_mut().zip(&values).for_each(|(to, value)| *to = rounded(*value));
                 }
             }
             let slot = if case.slots { x.final_slots[seq] } else { seq as i32 };
