@@ -10,7 +10,7 @@
 /// rounded. Rows behind a sequence's end are neither read nor written; an empty sequence copies its state.
 ///
 /// A warp holds S transposed, 16 columns of V of it, as accumulators of `mma.sync`: rounded, they are A operands as they
-/// stand. Operands are copied by two warps, a stage ahead; results leave by the warps that multiply, in the shadow of
+/// stand. Operands are copied by four warps, a stage ahead; results leave by the warps that multiply, in the shadow of
 /// products. What there is to do comes from a schedule (`delta_h_schedule`) that splits nothing.
 #[kda_dsl::kernels(arch = sm_80)]
 pub mod delta_h_portable {
@@ -26,7 +26,6 @@ pub mod delta_h_portable {
     const END: u32 = 2;
     const H0: u32 = 3;
     const CHUNK: u32 = 4;
-    const FIRST_CHUNK: u32 = 5;
     const KIND: u32 = 6;
     const LAST: u32 = 0x80000000;
 
@@ -39,8 +38,20 @@ pub mod delta_h_portable {
         [entry, item / SLICES % heads, item % SLICES * VS, row0, end, (end - row0 + BT - 1) / BT]
     }
 
-    #[kernel(block = 192, grid = ctas, min_blocks_per_sm = 1)]
-    #[roles(math = 0..4, load = 4..5, load_keys = 5..6)]
+    /// Four accumulators as one of four times the width.
+    #[device]
+    fn side_by_side(
+        a: Frag<f32, 16, 8>,
+        b: Frag<f32, 16, 8>,
+        c: Frag<f32, 16, 8>,
+        d: Frag<f32, 16, 8>,
+    ) -> Frag<f32, 16, 32> {
+        let all = [a.pairs(), b.pairs(), c.pairs(), d.pairs()];
+        Frag::<f32, 16, 32>::from_pairs(from_fn::<8>(|i| all[i % 4][i / 4]))
+    }
+
+    #[kernel(block = 256, grid = ctas, min_blocks_per_sm = 1)]
+    #[roles(math = 0..4, load = 4..6, load_keys = 6..8)]
     #[variants(
         // Few heads: slices of 32 columns of V, twice the CTAs; two warps share a product.
         VS in [64, 32],
@@ -82,15 +93,15 @@ pub mod delta_h_portable {
         const SLICES: u32 = V / VS;
         const PARTS: u32 = WARPS * 16 / VS; // warps that share 16 columns of V: each has as many channels of K
         const KC: u32 = K / PARTS;
-        const STEPS: u32 = KC / 16;
+        const TILES: u32 = KC / 8;
 
         // ---- Shared memory
-        let wu = Pipeline::<load, math> {
+        let ins = Pipeline::<(load, load_keys), math> {
             w: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
+            kg: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
             u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, STAGES>(), // v_new later
-            factors: smem::<f32, Shape<K>, _, STAGES>(), // SCALAR: factors of 64 rows, and the decay
+            factors: smem::<f32, Shape<K>, _, STAGES>(),                   // SCALAR: factors of 64 rows, and the decay
         };
-        let keys = Pipeline::<load_keys, math> { kg: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>() };
         // On its way to memory; each warp has its own part.
         let h_tile = smem::<
             bf16,
@@ -104,47 +115,47 @@ pub mod delta_h_portable {
         #[role(load)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
             let [entry, head, v0, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
-            wu.restart();
-            let first = schedule[[entry + CHUNK]];
-            // Gates are loaded a chunk ahead.
-            let mut ahead = [0.0; 4];
+            ins.restart();
+            let (first, thread) = (schedule[[entry + CHUNK]], tid - 128);
+            // Gates are loaded a chunk ahead, two a thread; SCALAR: that of a row, and the last one.
+            let mut ahead = [0.0; 2];
             if const { SCALAR } {
                 let last = gate.at([min(row0 + BT, end) - 1, head, 0]).load_if(chunks > 0);
-                let low = gate.at([row0 + lane, head, 0]).load_if(row0 + lane < end);
-                let high = gate.at([row0 + lane + 32, head, 0]).load_if(row0 + lane + 32 < end);
-                ahead = [low, high, last, 0.0];
+                ahead = [gate.at([row0 + thread, head, 0]).load_if(row0 + thread < end), last];
             } else {
                 let at = select(decays, first, min(row0 + BT, end) - 1);
-                ahead = gate.at([at, head, 4 * lane]).load_v_if::<4>(chunks > 0);
+                ahead = gate.at([at, head, 2 * thread]).load_v_if::<2>(chunks > 0);
             }
-            #[unroll(wu)]
+            #[unroll(ins)]
             for c in 0..chunks {
                 let row = row0 + c * BT;
-                let slot = wu.acquire();
+                let slot = ins.acquire();
+                let (t, k) = (thread / 16, thread % 16 * 8);
+                let from = row + t;
                 #[unroll]
-                for i in 0..BT / 2 {
-                    let (t, k) = (2 * i + lane / 16, lane % 16 * 8);
-                    slot.w.at([t, k]).copy_async_v_if::<8>(row + t < end, w.at([row + t, head, k]));
+                for i in 0..BT / 4 {
+                    slot.w.at([t + 4 * i, k]).copy_async_v_if::<8>(from + 4 * i < end, w.at([from + 4 * i, head, k]));
                 }
+                const ACROSS: u32 = VS / 8;
+                const STEP: u32 = 64 / ACROSS;
+                let (t, v) = (thread / ACROSS, thread % ACROSS * 8);
+                let from = row + t;
                 #[unroll]
-                for i in 0..BT * VS / 256 {
-                    let (t, v) = (256 / VS * i + lane / (VS / 8), lane % (VS / 8) * 8);
-                    slot.u.at([t, v]).copy_async_v_if::<8>(row + t < end, u.at([row + t, head, v0 + v]));
+                for i in 0..BT / STEP {
+                    let source = u.at([from + STEP * i, head, v0 + v]);
+                    slot.u.at([t + STEP * i, v]).copy_async_v_if::<8>(from + STEP * i < end, source);
                 }
                 let next = row + BT;
                 if const { SCALAR } {
-                    let [low, high, last, _] = ahead;
-                    slot.factors[[lane]] = select(row + lane < end, ex2_approx(last - low), 0.0);
-                    slot.factors[[lane + 32]] = select(row + lane + 32 < end, ex2_approx(last - high), 0.0);
-                    slot.factors.at([BT]).store_if(lane == 0, ex2_approx(last));
+                    let [mine, last] = ahead;
+                    slot.factors[[thread]] = select(row + thread < end, ex2_approx(last - mine), 0.0);
+                    slot.factors.at([BT]).store_if(thread == 0, ex2_approx(last));
                     let last = gate.at([min(next + BT, end) - 1, head, 0]).load_if(next < end);
-                    let low = gate.at([next + lane, head, 0]).load_if(next + lane < end);
-                    let high = gate.at([next + lane + 32, head, 0]).load_if(next + lane + 32 < end);
-                    ahead = [low, high, last, 0.0];
+                    ahead = [gate.at([next + thread, head, 0]).load_if(next + thread < end), last];
                 } else {
-                    slot.factors.at([4 * lane]).store_v(select(decays, ahead, ex2_approx(ahead)));
+                    slot.factors.at([2 * thread]).store_v(select(decays, ahead, ex2_approx(ahead)));
                     let at = select(decays, first + c + 1, min(next + BT, end) - 1);
-                    ahead = gate.at([at, head, 4 * lane]).load_v_if::<4>(next < end);
+                    ahead = gate.at([at, head, 2 * thread]).load_v_if::<2>(next < end);
                 }
                 slot.commit();
             }
@@ -153,16 +164,17 @@ pub mod delta_h_portable {
         #[role(load_keys)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
             let [_, head, _, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
-            keys.restart();
-            #[unroll(keys)]
+            ins.restart();
+            let (thread, key_head) = (tid - 192, head / per_key_head);
+            let (t, k) = (thread / 16, thread % 16 * 8);
+            #[unroll(ins)]
             for c in 0..chunks {
-                let row = row0 + c * BT;
-                let slot = keys.acquire();
+                let from = row0 + c * BT + t;
+                let slot = ins.acquire();
                 #[unroll]
-                for i in 0..BT / 2 {
-                    let (t, k) = (2 * i + lane / 16, lane % 16 * 8);
-                    let from = kg.at([row + t, head / per_key_head, k]);
-                    slot.kg.at([t, k]).copy_async_v_if::<8>(row + t < end, from);
+                for i in 0..BT / 4 {
+                    let source = kg.at([from + 4 * i, key_head, k]);
+                    slot.kg.at([t + 4 * i, k]).copy_async_v_if::<8>(from + 4 * i < end, source);
                 }
                 slot.commit();
             }
@@ -171,16 +183,21 @@ pub mod delta_h_portable {
         #[role(math)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
             let [entry, head, v0, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
-            let (n, kind) = (schedule[[entry + SEQUENCE]], schedule[[entry + KIND]]);
-            let (h0, first_chunk) = (schedule[[entry + H0]], schedule[[entry + FIRST_CHUNK]]);
+            let n = schedule[[entry + SEQUENCE]];
             // This warp's columns of V in the slice, and its channels of K.
             let (part, v1) = (warp % PARTS, warp / PARTS * 16);
             let k1 = part * KC;
-            wu.restart();
-            keys.restart();
+            // Where a lane has elements of h, and where eight that it writes.
+            const ACROSS: u32 = if V_FIRST { KC / 8 } else { 2 };
+            const OUT_STEP: u32 = 32 / ACROSS;
+            let (h_row0, h_column0) = if const { V_FIRST } { (v1, k1) } else { (k1, v1) };
+            let (h_row, h_column) = (h_row0 + lane / 4, h_column0 + lane % 4 * 2);
+            let (out_row, out_column) = (h_row0 + lane / ACROSS, h_column0 + lane % ACROSS * 8);
+            let h_at = if const { V_FIRST } { (v0 + out_row) * K + out_column } else { out_row * V + v0 + out_column };
+            ins.restart();
 
             // ---- The state ahead of the first chunk
-            let mut s = Frag::<f32, 16, KC>::zero();
+            let mut s = from_fn::<TILES>(|_| Frag::<f32, 16, 8>::zero());
             let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
             let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
             let live = wanted && null < slot && slot < slots_in as i32;
@@ -188,49 +205,63 @@ pub mod delta_h_portable {
             let origin = (v0 + v1) * v_step + k1 * k_step;
             if initial_bf16.is_present() {
                 let from = initial_bf16.at([slot, head]);
-                s = Frag::<f32, 16, KC>::from_fn(|v, k| {
-                    from.at([origin + v * v_step + k * k_step]).load_if(live) as f32
+                s = from_fn::<TILES>(|j| {
+                    Frag::<f32, 16, 8>::from_fn(|v, k| {
+                        from.at([origin + v * v_step + (8 * j + k) * k_step]).load_if(live) as f32
+                    })
                 });
             } else {
                 let from = initial_f32.at([slot, head]);
-                s = Frag::<f32, 16, KC>::from_fn(|v, k| from.at([origin + v * v_step + k * k_step]).load_if(live));
+                s = from_fn::<TILES>(|j| {
+                    Frag::<f32, 16, 8>::from_fn(|v, k| {
+                        from.at([origin + v * v_step + (8 * j + k) * k_step]).load_if(live)
+                    })
+                });
             }
 
-            #[unroll(wu, keys)]
+            let mut kept = schedule[[entry + H0]]; // where h of the next chunk goes, if it is kept
+            let mut skipped = 0; // chunks since the last one whose h was kept
             for c in 0..chunks {
                 let row = row0 + c * BT;
-                let number = first_chunk + c;
-                let keeps = number % every == 0;
-                let to = h.at([h0 + number / every, head]);
+                let keeps = skipped == 0;
+                let to = h.at([kept, head]);
+                kept += select(keeps, 1, 0);
+                skipped = select(skipped + 1 == every, 0, skipped + 1);
 
                 // ---- w h, transposed; h is staged as it is multiplied, S decays
-                let rounded = s.round::<bf16>();
-                let slot = wu.wait();
-                let next = keys.peek();
-                let mut p = Frag::<f32, 16, BT>::zero();
+                let slot = ins.wait();
+                let mut sums = from_fn::<8>(|_| Frag::<f32, 16, 8>::zero());
                 #[unroll]
-                for i in 0..STEPS {
-                    let a = rounded.columns(16 * i..16 * i + 16);
-                    p.mma(a, Frag::<bf16, BT, 16>::load(slot.w, [0, k1 + 16 * i]));
-                    if const { V_FIRST } {
-                        a.store(h_tile, [v1, k1 + 16 * i]);
-                    } else {
-                        a.t().store(h_tile, [k1 + 16 * i, v1]);
+                for i in 0..KC / 32 {
+                    let a = side_by_side(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]).round::<bf16>();
+                    #[unroll]
+                    for j in 0..8 {
+                        sums[j].mma(a, Frag::<bf16, 8, 32>::load(slot.w, [8 * j, k1 + 32 * i]));
+                    }
+                    #[unroll]
+                    for j in 4 * i..4 * i + 4 {
+                        if const { SCALAR } {
+                            s[j] = s[j] * slot.factors[[BT]];
+                        } else {
+                            let two = slot.factors.at([k1 + 8 * j + 2 * (lane % 4)]).load_v::<2>();
+                            s[j] = Frag::<f32, 16, 8>::from_pairs(s[j].pairs().map(|pair| pair * two));
+                        }
+                    }
+                    let halves = if const { V_FIRST } { a.pairs() } else { a.t().pairs() };
+                    #[unroll]
+                    for e in 0..8 {
+                        if const { V_FIRST } {
+                            h_tile.at([h_row + e / 4 * 8, h_column + 32 * i + e % 4 * 8]).store_v(halves[e]);
+                        } else {
+                            h_tile.at([h_row + 32 * i + e / 2 * 8, h_column + e % 2 * 8]).store_v(halves[e]);
+                        }
                     }
                 }
-                if const { SCALAR } {
-                    s = s * slot.factors[[BT]];
-                } else {
-                    let factors = from_fn::<{ KC / 8 }>(|j| {
-                        slot.factors.at([k1 + 8 * j + 2 * (lane % 4)]).load_v::<2>()
-                    });
-                    let pairs = s.pairs();
-                    s = Frag::<f32, 16, KC>::from_pairs(from_fn::<{ KC / 4 }>(|i| pairs[i] * factors[i % (KC / 8)]));
-                }
+                let mut p = from_fn::<16>(|i| sums[i % 8].pairs()[i / 8]);
                 let from = Frag::<bf16, 16, BT>::load_t(slot.u, [0, v1]);
                 if const { PARTS == 2 } {
                     // Each half is there before it is read, and has been read before it is written again.
-                    let own = p.pairs();
+                    let own = p;
                     role_sync();
                     #[unroll]
                     for i in 0..8 {
@@ -239,13 +270,11 @@ pub mod delta_h_portable {
                     }
                     role_sync();
                     let other = from_fn::<8>(|i| halves.at([warp ^ 1, i, 4 * lane]).load_v::<4>());
-                    p = Frag::<f32, 16, BT>::from_pairs(from_fn::<16>(|i| {
-                        from_fn::<2>(|e| own[i][e] + other[i / 2][i % 2 * 2 + e])
-                    }));
+                    p = from_fn::<16>(|i| from_fn::<2>(|e| own[i][e] + other[i / 2][i % 2 * 2 + e]));
                 }
 
                 // ---- v_new, transposed
-                let mut x = from.widen() - p;
+                let mut x = from.widen() - Frag::<f32, 16, BT>::from_pairs(p);
                 if end - row < BT {
                     // Rows behind the end are zero in shared memory; what infinities made of them is not.
                     x = x.map(|_, t, e| select(t < end - row, e, 0.0));
@@ -255,7 +284,6 @@ pub mod delta_h_portable {
                 if const { SCALAR } {
                     gated = x.map(|_, t, e| e * slot.factors[[t]]).round::<bf16>();
                 }
-                let key_slot = next.wait();
                 warp_sync();
 
                 // ---- kg^T v_new, transposed; h and v_new leave. Warps with the same columns write half of the rows each.
@@ -269,24 +297,21 @@ pub mod delta_h_portable {
                     v
                 };
                 #[unroll]
-                for i in 0..4 {
-                    let b = Frag::<bf16, KC, 16>::load_t(key_slot.kg, [16 * i, k1]);
-                    s.mma(gated.columns(16 * i..16 * i + 16), b);
+                for i in 0..2 {
+                    let a = gated.columns(32 * i..32 * i + 32);
                     #[unroll]
-                    for j in i * KC / 64..(i + 1) * KC / 64 {
-                        if const { V_FIRST } {
-                            const ACROSS: u32 = KC / 8;
-                            let (r, at) = (v1 + (32 * j + lane) / ACROSS, k1 + lane % ACROSS * 8);
-                            to.at([(v0 + r) * K + at]).store_v_if(keeps, h_tile.at([r, at]).load_v::<8>());
-                        } else {
-                            let (r, at) = (k1 + 16 * j + lane % 16, v1 + lane / 16 * 8);
-                            to.at([r * V + v0 + at]).store_v_if(keeps, h_tile.at([r, at]).load_v::<8>());
-                        }
+                    for j in 0..TILES {
+                        s[j].mma(a, Frag::<bf16, 8, 32>::load_t(slot.kg, [32 * i, k1 + 8 * j]));
                     }
                     #[unroll]
-                    for j in i % 2 * ROWS / 32..(i % 2 + 1) * ROWS / 32 {
+                    for j in i * KC / 32..(i + 1) * KC / 32 {
+                        let eight = h_tile.at([out_row + OUT_STEP * j, out_column]).load_v::<8>();
+                        to.at([h_at + OUT_STEP * j * { if V_FIRST { K } else { V } }]).store_v_if(keeps, eight);
+                    }
+                    #[unroll]
+                    for j in 0..ROWS / 16 {
                         let t = part * ROWS + 16 * j;
-                        if const { i < 2 } {
+                        if const { i == 0 } {
                             mine.columns(16 * j..16 * j + 16).t().store(slot.u, [t, v1]);
                         } else {
                             let (t, at) = (t + lane % 16, v1 + lane / 16 * 8);
@@ -294,27 +319,30 @@ pub mod delta_h_portable {
                             v_new.at([row + t, head, v0 + at]).store_v_if(row + t < end, out);
                         }
                     }
-                    if const { i == 1 } {
+                    if const { i == 0 } {
                         warp_sync();
                     }
                 }
                 slot.release();
-                key_slot.release();
             }
 
             // ---- The state behind the last chunk
-            if kind & LAST != 0 {
+            if schedule[[entry + KIND]] & LAST != 0 {
+                let n = schedule[[entry + SEQUENCE]];
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
                 let live = null < slot && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
                 let origin = (v0 + v1) * v_step + k1 * k_step;
-                s.for_each(|v, k, pair| {
-                    let at = origin + v * v_step + k * k_step;
-                    final_f32.at([slot, head, at]).store_if(live, pair[0]);
-                    final_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
-                    final_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
-                    final_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
-                });
+                #[unroll]
+                for j in 0..TILES {
+                    s[j].for_each(|v, k, pair| {
+                        let at = origin + v * v_step + (8 * j + k) * k_step;
+                        final_f32.at([slot, head, at]).store_if(live, pair[0]);
+                        final_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
+                        final_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
+                        final_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
+                    });
+                }
             }
         }
     }
