@@ -19,7 +19,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 14] = [
+pub const SOURCES: [Source; 15] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -34,6 +34,7 @@ pub const SOURCES: [Source; 14] = [
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
     plain("delta_h_schedule", include_str!("families/delta_h/schedule.rs")),
     plain("delta_h", include_str!("families/delta_h/recurrence.rs")),
+    plain("delta_h_portable", include_str!("families/delta_h/portable.rs")),
 ];
 
 #[cfg(test)]

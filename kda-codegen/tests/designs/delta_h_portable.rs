@@ -182,9 +182,8 @@ impl Problem {
                     let mut added = vec![0.0; rows.len() * D];
                     for (t, row) in rows.clone().enumerate() {
                         for v in 0..D {
-                            let dot = (0..D).fold(0.0, |sum, k| {
-                                work(sum + at(&self.w, heads, row, head, k) * rounded[k * D + v])
-                            });
+                            let dot = (0..D)
+                                .fold(0.0, |sum, k| work(sum + at(&self.w, heads, row, head, k) * rounded[k * D + v]));
                             let x = work(at(&self.u, heads, row, head, v) - dot);
                             v_new[(row * heads + head) * D + v] = round(x);
                             added[t * D + v] = match self.form.gate {
@@ -265,12 +264,20 @@ impl Problem {
             let pool: Vec<f32> = self.pool.chunks(D * D).flat_map(|s| turned(s, form.initial_k_first)).collect();
             let (pool, pitch) = spaced(&pool, heads * D * D, f32::NAN);
             let name = format!("initial_{kind}");
-            if form.narrow { run.tensor(&name, &bits(&pool)) } else { run.tensor(&name, &pool) };
+            if form.narrow {
+                run.tensor(&name, &bits(&pool))
+            } else {
+                run.tensor(&name, &pool)
+            };
             set(&mut run, &format!("pitch_in_{kind}"), pitch);
         }
         let (pattern, pitch) = spaced(&vec![f32::NAN; slots * heads * D * D], heads * D * D, f32::NAN);
         let name = format!("final_{kind}");
-        if form.narrow { run.tensor(&name, &vec![CANARY; pattern.len()]) } else { run.tensor(&name, &pattern) };
+        if form.narrow {
+            run.tensor(&name, &vec![CANARY; pattern.len()])
+        } else {
+            run.tensor(&name, &pattern)
+        };
         set(&mut run, &format!("pitch_out_{kind}"), pitch);
         if form.slots {
             run.tensor("initial_slots", &self.reads).tensor("final_slots", &self.writes);
@@ -382,7 +389,11 @@ fn flag(run: &mut Run, name: &str, value: bool) {
 }
 
 fn variant(form: Form) -> Compiled {
-    let found = try_compile(KERNEL).unwrap_or_else(|errors| panic!("{}", errors[0].text()));
+    variant_of(KERNEL, form)
+}
+
+fn variant_of(kernel: &str, form: Form) -> Compiled {
+    let found = try_compile(kernel).unwrap_or_else(|errors| panic!("{}", errors[0].text()));
     let word = |name: &str, on: bool| format!("_{}{name}", if on { "" } else { "no" });
     let (order, scalar) = (word("v_first", form.v_first), word("scalar", form.gate == Gate::Scalar));
     let name = format!("__vs{}{order}{scalar}", form.vs);
@@ -434,5 +445,134 @@ fn under_every_schedule() {
             run.launch_everywhere(2);
             problem.compare(&run);
         }
+    }
+}
+
+/// Orders in memory, of states and of `h`, change no bit of a number.
+#[test]
+fn orders_change_no_bit() {
+    for vs in [64, 32] {
+        let results = [true, false].map(|k_first| {
+            let form = Form { vs, v_first: !k_first, initial_k_first: k_first, final_k_first: k_first, ..PLAIN };
+            let problem = Problem::new(&[65, 130], form, 520);
+            let mut run = problem.arguments(variant(form));
+            run.launch(form.ctas);
+            let (h, _) = used(&run.read::<u16>("h"), D * D, 5 * D * D);
+            let (last, _) = used(&run.read::<f32>("final_f32"), D * D, 2 * D * D);
+            let h: Vec<u16> = h.chunks(D * D).flat_map(|s| turned(s, k_first)).collect();
+            let last: Vec<u32> = last.chunks(D * D).flat_map(|s| turned(s, k_first)).map(f32::to_bits).collect();
+            (h, last, run.read::<u16>("v_new"))
+        });
+        assert!(results[0] == results[1], "slices of {vs}");
+    }
+}
+
+/// Rows of a neighbour, before or behind: NaN in them changes no bit of a sequence.
+#[test]
+fn neighbours_do_not_matter() {
+    for (vs, gate) in [(64, Gate::Cumulative), (32, Gate::Scalar)] {
+        for (own, other) in [(0, 65..135), (1, 0..65)] {
+            let form = Form { vs, gate, v_first: true, ..PLAIN };
+            let results = [false, true].map(|poisoned| {
+                let mut problem = Problem::new(&[65, 70], form, 530);
+                if poisoned {
+                    for tensor in [&mut problem.w, &mut problem.kg, &mut problem.u] {
+                        tensor[other.start * D..other.end * D].fill(f32::NAN);
+                    }
+                    let width = problem.gate.len() / (problem.used + 3);
+                    problem.gate[other.start * width..other.end * width].fill(f32::NAN);
+                }
+                let mut run = problem.arguments(variant(form));
+                run.launch(form.ctas);
+                let (h, _) = used(&run.read::<u16>("h"), D * D, 4 * D * D);
+                let (v_new, _) = used(&run.read::<u16>("v_new"), D, 135 * D);
+                let (last, _) = used(&run.read::<f32>("final_f32"), D * D, 2 * D * D);
+                let last: Vec<u32> = last.iter().map(|x| x.to_bits()).collect();
+                let rows = if own == 0 { 0..65 } else { 65..135 };
+                (
+                    h[2 * own * D * D..2 * (own + 1) * D * D].to_vec(),
+                    v_new[rows.start * D..rows.end * D].to_vec(),
+                    last[own * D * D..(own + 1) * D * D].to_vec(),
+                )
+            });
+            assert!(results[0] == results[1], "slices of {vs}, sequence {own}");
+        }
+    }
+}
+
+/// Final states in the memory of the initial ones.
+#[test]
+fn pools_are_updated_in_place() {
+    let form = Form { slots: true, v_first: true, ..PLAIN };
+    let problem = Problem::new(&[64, 0, 65, 1, 2, 130], form, 540);
+    let mut apart = problem.arguments(variant(form));
+    apart.launch(form.ctas);
+    let mut shared = problem.arguments(variant(form));
+    shared.same("final_f32", "initial_f32").launch(form.ctas);
+    let (want, got) = (apart.read::<f32>("final_f32"), shared.read::<f32>("initial_f32"));
+    let before = problem.arguments(variant(form)).read::<f32>("initial_f32");
+    for ((want, got), before) in want.iter().zip(&got).zip(&before) {
+        // What is not written stays.
+        let want = if want.is_nan() { before } else { want };
+        assert_eq!(want.to_bits(), got.to_bits());
+    }
+}
+
+/// An infinite state gives what it gives in f32: rows behind the end, which are zero, make no NaN of it.
+#[test]
+fn infinities_stay_in_their_rows() {
+    for vs in [64, 32] {
+        let form = Form { vs, ..PLAIN };
+        let mut problem = Problem::new(&[1], form, 550);
+        problem.pool[5] = f32::INFINITY;
+        let mut run = problem.arguments(variant(form));
+        run.launch(form.ctas);
+        let (got, _) = used(&run.read::<f32>("final_f32"), D * D, D * D);
+        for (got, want) in got.iter().zip(&problem.emulation().last[0]) {
+            assert_eq!((got.is_nan(), got.is_infinite()), (want.is_nan(), want.is_infinite()));
+            assert!(got.is_nan() || got.is_sign_negative() == want.is_sign_negative() || got.abs() < 1e-3);
+        }
+    }
+}
+
+/// What the checks above are for: with any one of these faults they fail.
+#[test]
+fn faults_are_found() {
+    let cumulative = Form { ctas: 4, ..PLAIN };
+    let scalar = Form { gate: Gate::Scalar, v_first: true, ctas: 4, ..PLAIN };
+    let shared = Form { vs: 32, slots: true, every: 2, ctas: 4, ..PLAIN };
+    let faults = [
+        (cumulative, "from + 4 * i < end, w.at(", "true, w.at("),
+        (cumulative, "from + 4 * i < end, source", "true, source"),
+        (cumulative, "store_v_if(row + t < end, out)", "store_v_if(row + t < end + 1, out)"),
+        (cumulative, "pair * two", "pair + two * 0.0"),
+        (cumulative, "min(next + BT, end) - 1", "next + BT - 1"),
+        (cumulative, "                warp_sync();\n\n", "\n"),
+        (cumulative, "                        warp_sync();\n", ""),
+        (
+            cumulative,
+            "            ins.restart();\n            let (thread, key_head)",
+            "            let (thread, key_head)",
+        ),
+        (cumulative, "from.widen() - Frag", "from.widen() + Frag"),
+        (scalar, "e * slot.factors[[t]]", "e"),
+        (scalar, "s[j] * slot.factors[[BT]]", "s[j]"),
+        (shared, "skipped + 1 == every", "skipped + 2 == every"),
+        (shared, "warp ^ 1", "warp"),
+        (shared, "role_sync();\n                    let other", "let other"),
+        (shared, "let own = p;\n                    role_sync();", "let own = p;"),
+        (shared, "wanted && null < slot", "null < slot"),
+        (shared, "let live = null < slot && slot < slots_out", "let live = null <= slot && slot < slots_out"),
+        (shared, "part == 0, all", "part == 1, all"),
+    ];
+    for (form, from, to) in faults {
+        assert_eq!(KERNEL.matches(from).count().min(1), 1, "{from}");
+        let problem = Problem::new(&LENGTHS, form, 560);
+        let found = std::panic::catch_unwind(|| {
+            let mut run = problem.arguments(variant_of(&KERNEL.replace(from, to), form));
+            run.launch_everywhere(form.ctas);
+            problem.compare(&run);
+        });
+        assert!(found.is_err(), "`{to}` instead of `{from}`");
     }
 }
