@@ -8,6 +8,7 @@
 //! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
 //! | [`decode`] | the same for one token, with the state updated in place |
 //! | [`delta_h_schedule`], [`delta_h`] | the inter-chunk recurrence of packed sequences: what there is to do, and the chains |
+//! | [`delta_h_portable`] | the chains for every architecture from sm_80 on |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
 //! [`kda_core::KernelDesc`] a variant and a typed launch struct a kernel.
@@ -19,7 +20,7 @@ mod sources;
 
 pub use families::conv_verify::conv_verify;
 pub use families::decode::decode;
-pub use families::delta_h::{delta_h, delta_h_schedule};
+pub use families::delta_h::{delta_h, delta_h_portable, delta_h_schedule};
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
 pub use sources::{SOURCES, Source};
@@ -36,4 +37,5 @@ pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
         .chain(decode::DESCS)
         .chain(delta_h_schedule::DESCS)
         .chain(delta_h::DESCS)
+        .chain(delta_h_portable::DESCS)
 }

@@ -15,6 +15,8 @@ const HOPPER: Gate = Gate::new(8, 0, Arch::SM_90);
 const HOPPER_A: Gate = Gate::new(8, 0, Arch::SM_90A);
 const BLACKWELL: Gate = Gate::new(8, 6, Arch::SM_100F);
 const MBARRIER: Gate = Gate::new(7, 0, Arch::SM_80);
+/// mbarriers with an order and a shared window; `.relaxed`, and a count of arrivals, are of `sm_90`.
+const MBARRIER_8: Gate = Gate::new(8, 0, Arch::SM_80);
 
 instructions! {
     // ---- Moves and conversions
@@ -169,7 +171,7 @@ instructions! {
     mbarrier_inval: MbarrierInval = "mbarrier.inval" [space: Option<Space>, ty: Type] (address: Address) MBARRIER;
     /// Arrives at an mbarrier; the state token is not kept.
     mbarrier_arrive: MbarrierArrive = "mbarrier.arrive" [order: Option<Order>, scope: Option<Scope>, space: Option<Space>, ty: Type]
-        (state: Sink, address: Address, count: Option<Src>) HOPPER;
+        (state: Sink, address: Address, count: Option<Src>) MBARRIER_8;
     /// Adds to the expected bytes, then arrives.
     mbarrier_arrive_expect_tx: MbarrierArriveExpectTx = "mbarrier.arrive.expect_tx" [order: Option<Order>, scope: Option<Scope>, space: Option<Space>, ty: Type]
         (state: Sink, address: Address, bytes: Src) HOPPER;
@@ -180,7 +182,7 @@ instructions! {
         (done: Dst, address: Address, parity: Src) HOPPER;
     /// Tests whether the phase of that parity has completed.
     mbarrier_test_wait: MbarrierTestWait = "mbarrier.test_wait.parity" [order: Option<Order>, scope: Option<Scope>, space: Option<Space>, ty: Type]
-        (done: Dst, address: Address, parity: Src) HOPPER;
+        (done: Dst, address: Address, parity: Src) MBARRIER_8;
 
     // ---- Bulk copies
     /// Copies bytes from shared to global memory; completion through the bulk group.

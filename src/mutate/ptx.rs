@@ -297,7 +297,9 @@ fn wait_behind(body: &[Statement], at: usize) -> Option<usize> {
     let label = at + 1 + body[at + 1..].iter().position(branches)?;
     let Statement::Label(start) = &body[label] else { return None };
     let mut rest = body[label + 1..].iter().enumerate().filter(|(_, s)| !matches!(s, Statement::Loc { .. }));
-    let (_, Statement::Inst { inst: Inst::MbarrierTryWait(_), .. }) = rest.next()? else { return None };
+    let (_, Statement::Inst { inst: Inst::MbarrierTryWait(_) | Inst::MbarrierTestWait(_), .. }) = rest.next()? else {
+        return None;
+    };
     let (_, Statement::Inst { inst: Inst::Bra(_), .. }) = rest.next()? else { return None };
     let (_, Statement::Inst { inst: Inst::Bra(back), .. }) = rest.next()? else { return None };
     let (end, Statement::Label(_)) = rest.next()? else { return None };

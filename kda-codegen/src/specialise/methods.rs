@@ -186,9 +186,10 @@ impl Specialiser<'_> {
                 self.tma_load(&tile, &name, &args, site)
             }
             (Value::Shared(view), "bulk_load") => self.bulk_load(&view, &args, site),
-            (Value::Shared(view), "copy_async" | "copy_async_if" | "copy_async_v" | "copy_async_v_if") => {
-                self.copy_async(&view, &name, lanes, &args, site)
-            }
+            (
+                to @ (Value::Shared(_) | Value::TileElement(_)),
+                "copy_async" | "copy_async_if" | "copy_async_v" | "copy_async_v_if",
+            ) => self.copy_async(&to, &name, lanes, &args, site),
             (Value::Tile(view), "tma_multicast") => self.tma_multicast(&view, &args, site),
             (Value::Frag(frag), _) => self
                 .fragment_method(&frag, call, &args, site)?

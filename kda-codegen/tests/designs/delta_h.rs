@@ -42,8 +42,8 @@ use kda_codegen::compiled::Compiled;
 use kda_sim::{Options, Schedule};
 
 const KERNEL: &str = include_str!("delta_h.rs.txt");
-const BT: usize = 64;
-const D: usize = 128;
+pub(super) const BT: usize = 64;
+pub(super) const D: usize = 128;
 
 /// A problem: packed sequences, their tensors, and where nothing may be read or written.
 struct Problem {
@@ -68,12 +68,12 @@ struct Results {
 }
 
 /// Rounded to bf16, ties to even.
-fn bf16(x: f32) -> f32 {
+pub(super) fn bf16(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-fn bits(values: &[f32]) -> Vec<u16> {
+pub(super) fn bits(values: &[f32]) -> Vec<u16> {
     values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()
 }
 
@@ -204,10 +204,10 @@ impl Problem {
 }
 
 /// A number that the kernel does not write.
-const CANARY: u16 = 0x7fc1;
+pub(super) const CANARY: u16 = 0x7fc1;
 
 /// The error of `got` is at most twice that of the emulation, as a whole and at each element.
-fn close(name: &str, got: &[f64], emulation: &[f64], exact: &[f64]) {
+pub(super) fn close(name: &str, got: &[f64], emulation: &[f64], exact: &[f64]) {
     assert_eq!(got.len(), exact.len(), "{name}");
     let norm = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
     let most = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

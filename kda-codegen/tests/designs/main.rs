@@ -8,4 +8,5 @@ mod record;
 mod harness;
 
 mod delta_h;
+mod delta_h_portable;
 mod tc_verify;

@@ -37,8 +37,12 @@ const Y_ROWS: &str = "#[dims(64, 32)] y: TensorMapMut<f32, Shape<8, 32>>";
 
 impl Case {
     fn source(&self, stages: usize) -> String {
+        self.source_for("sm_90a", stages)
+    }
+
+    fn source_for(&self, arch: &str, stages: usize) -> String {
         format!(
-            "#[kernels(arch = sm_90a)]
+            "#[kernels(arch = {arch})]
 mod family {{
     const S: u32 = {stages};
     #[kernel(block = 128, grid = 1)]

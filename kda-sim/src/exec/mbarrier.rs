@@ -114,7 +114,7 @@ impl Machine<'_> {
             return Err(self.undefined(w, pc, undefined, "is the operand of an mbarrier operation"));
         }
         if matches!(op, MbarrierOp::TryWait | MbarrierOp::TestWait) {
-            return self.mbarrier_wait(w, pc, act, address, x, d, op == MbarrierOp::TryWait, order.acquires());
+            return self.mbarrier_wait(w, pc, act, address, x, d, order.acquires());
         }
         let clock = self.warps[w].clock;
         let published = match op {
@@ -342,7 +342,6 @@ impl Machine<'_> {
         address: AddressRef,
         x: u16,
         d: u16,
-        blocks: bool,
         acquires: bool,
     ) -> Step {
         let mut done = 0u32;
@@ -363,8 +362,8 @@ impl Machine<'_> {
             }
         }
         let warp = &mut self.warps[w];
-        if let (0, Some((cta, offset)), true) = (done, waiting, blocks) {
-            // The first try gives false, as it may; the next one waits for the phase.
+        if let (0, Some((cta, offset))) = (done, waiting) {
+            // The first try gives false, as it may; the next one waits for the phase. A `test_wait` that comes later is no other.
             let Some(group) = warp.groups.iter_mut().find(|g| g.mask & act != 0) else { return Ok(Flow::Next) };
             if group.timed_out || group.tried != pc {
                 (group.timed_out, group.tried) = (false, pc);

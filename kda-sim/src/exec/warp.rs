@@ -62,7 +62,7 @@ pub struct Group {
     pub turns: u32,
     /// Its wait on an mbarrier has timed out and gives false.
     pub timed_out: bool,
-    /// The `try_wait` that gave it false last: the next one there waits.
+    /// The `try_wait` or `test_wait` that gave it false last: the next one there waits.
     pub tried: u32,
 }
 

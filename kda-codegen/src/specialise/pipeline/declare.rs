@@ -7,7 +7,7 @@ use crate::kir::{MbarrierRole, Node, Sync, Uniform, when};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
-use kda_core::Elem;
+use kda_core::{Arch, Elem};
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{DstAndPred, Src};
@@ -185,7 +185,10 @@ impl Specialiser<'_> {
         if self.control() > Uniform::Cta || self.roles.is_some() {
             return Err(Diagnostic::new(652, site, "a pipeline is first used in a branch that not all threads take"));
         }
-        self.builder.guarded(Some(first), FenceMbarrierInit {});
+        // For the async proxy, which older targets have not.
+        if self.variant.arch.has(Arch::SM_90) {
+            self.builder.guarded(Some(first), FenceMbarrierInit {});
+        }
         self.meet_publishing(site)?;
         self.read_addresses();
         Ok(())

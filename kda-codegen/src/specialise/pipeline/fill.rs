@@ -105,10 +105,10 @@ impl Specialiser<'_> {
     }
 
     /// `view.copy_async_v::<N>(from)`, `view.copy_async_v_if::<N>(condition, from)`: N elements that this thread copies;
-    /// zeros where the condition is false.
+    /// zeros where the condition is false. `to` is a shared view or an element of a tile.
     pub(in crate::specialise) fn copy_async(
         &mut self,
-        to: &SharedView,
+        to: &Value,
         name: &str,
         lanes: u64,
         args: &[&Expr],
@@ -119,14 +119,27 @@ impl Specialiser<'_> {
             (true, [condition, from]) => (Some(self.expr(condition)?), *from),
             _ => return Err(Diagnostic::new(157, site, format!("`{name}` takes a global view, behind its condition"))),
         };
-        let id = self.filled_slot(to.slot, site)?;
+        let (slot, buffer, elem) = match to {
+            Value::Shared(view) => (view.slot, view.buffer, view.elem),
+            Value::TileElement(element) => (element.tile.slot, element.tile.buffer, element.tile.elem),
+            _ => return Err(Diagnostic::new(156, site, format!("`{name}` to {}", to.describe()))),
+        };
+        let id = self.filled_slot(slot, site)?;
         let from_site = Site::Expr(from_expr);
         let Value::Global(from) = self.expr(from_expr)? else {
             return Err(Diagnostic::new(156, from_site, format!("`{name}` copies from a global view")));
         };
-        self.own(to, site)?;
-        let bytes = lanes.saturating_mul(to.elem.bytes().into());
-        self.check_async(to, &from, lanes, bytes, site)?;
+        let (whole, aligned) = match to {
+            Value::TileElement(element) => (true, lanes == 1 || self.is_tile_vector(element, lanes)),
+            Value::Shared(view) => {
+                self.own(view, site)?;
+                let multiple = |n: u64| n.is_multiple_of(lanes);
+                (view.axes.is_empty(), multiple(view.runtime.map_or(0, |s| s.multiple)) && multiple(view.offset))
+            }
+            _ => (false, false),
+        };
+        let bytes = lanes.saturating_mul(elem.bytes().into());
+        self.check_async(whole && elem == from.elem, aligned, &from, lanes, bytes, site)?;
         self.note_generic(from.param, site);
         let mut size = None;
         for condition in [condition, from.present.map(truth)].into_iter().flatten() {
@@ -137,26 +150,32 @@ impl Specialiser<'_> {
             Some(size) => Some(self.operand(&size, Elem::U32, site)?),
             None => None,
         };
-        self.place(site);
         let cache = if bytes == 16 { AsyncCache::Cg } else { AsyncCache::Ca };
-        let (dst, src) = (self.shared_address(to), self.global_address(&from));
+        let dst = match to {
+            Value::TileElement(element) => self.element_address(element, site)?,
+            Value::Shared(view) => self.shared_address(view),
+            _ => return Ok(Value::Unit),
+        };
+        let src = self.global_address(&from);
+        self.place(site);
         self.builder.inst(CpAsync { cache, dst, src, bytes: Src::Imm(bytes as i64), size });
         let holding = &mut self.holdings[id as usize];
         holding.copied = true;
-        self.rings[holding.ring].copied.insert(to.buffer);
+        self.rings[holding.ring].copied.insert(buffer);
         Ok(Value::Unit)
     }
 
-    /// Both views are one element, at multiples of the bytes that are copied.
+    /// The copy goes from one element to one of the same type, if `fits`, both at multiples of the bytes that are copied.
     fn check_async(
         &mut self,
-        to: &SharedView,
+        fits: bool,
+        to_aligned: bool,
         from: &GlobalView,
         lanes: u64,
         bytes: u64,
         site: Site<'_>,
     ) -> Result<()> {
-        if !to.axes.is_empty() || !from.axes.is_empty() || to.elem != from.elem {
+        if !fits || !from.axes.is_empty() {
             return Err(Diagnostic::new(
                 455,
                 site,
@@ -171,7 +190,7 @@ impl Specialiser<'_> {
         let aligned = |multiple: u64, offset: u64| multiple.is_multiple_of(lanes) && offset.is_multiple_of(lanes);
         let inner = lanes == 1 || from.inner == Stride::Const(1);
         let source = aligned(from.multiple, from.offset.unsigned_abs() as u64);
-        if !inner || !source || !aligned(to.runtime.map_or(0, |s| s.multiple), to.offset) {
+        if !inner || !source || !to_aligned {
             let side = if inner && source { "destination" } else { "source" };
             let message = format!("the {side} is not known to be a multiple of {lanes} elements");
             return Err(Diagnostic::new(450, site, message));

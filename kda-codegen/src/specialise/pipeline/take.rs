@@ -6,7 +6,7 @@ use crate::kir::{Branch, Node, Sync, Uniform};
 use crate::specialise::Specialiser;
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
-use kda_core::Elem;
+use kda_core::{Arch, Elem};
 use kda_ptx::modifier::*;
 use kda_ptx::operand::{Address, PredSrc, Src};
 use kda_ptx::table::*;
@@ -197,6 +197,10 @@ impl Specialiser<'_> {
 
     fn try_wait(&mut self, done: Reg, address: Address, parity: Src) {
         let (order, scope, space, ty) = (None, None, Some(Space::SharedCta), Type::B64);
-        self.builder.inst(MbarrierTryWait { order, scope, space, ty, done, address, parity });
+        if self.variant.arch.has(Arch::SM_90) {
+            self.builder.inst(MbarrierTryWait { order, scope, space, ty, done, address, parity });
+        } else {
+            self.builder.inst(MbarrierTestWait { order, scope, space, ty, done, address, parity });
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Copies into stages: bulk copies of rows, conditional ones, asynchronous copies by threads; and adding bulk stores.
 
-use super::{Case, TILE, X, X_MAP, Y, Y_MAP};
+use super::{Case, TILE, TILES, X, X_MAP, Y, Y_MAP};
 use crate::harness::{Random, Run, error_of};
 
 /// Reads the buffer `v` of each stage, in rows of 32.
@@ -147,6 +147,68 @@ fn asynchronous_copies_by_threads() {
         case.check(|at, x| if holes && at % 32 == 5 { 1.0 } else { x + 1.0 });
         assert!(case.without("cp.async.mbarrier.arrive") > 0);
     }
+}
+
+/// Asynchronous copies into elements of a tile, in every swizzle; and on a target without waits that block and without an
+/// async proxy.
+#[test]
+fn asynchronous_copies_from_sm_80_on() {
+    for layout in ["_", "Swizzle<128>", "Swizzle<64>", "Swizzle<32>"] {
+        let body = format!(
+            "let ring = Pipeline::<load, math> {{ v: smem::<f32, Shape<8, 32>, {layout}, S>() }};
+        #[role(load)]
+        for i in 0..n {{
+            let slot = ring.acquire();
+            for p in (lane..64).step_by(32) {{
+                let (row, column) = (p / 8, 4 * (p % 8));
+                slot.v.at([row, column]).copy_async_v_if::<4>(row != 5, x.at([8 * i + row, column]));
+            }}
+            slot.commit();
+        }}
+        #[role(math)]
+        for i in 0..n {{
+            let slot = ring.wait();
+            for r in (warp - 1..8).step_by(3) {{
+                y.at([8 * i + r, lane]).store(slot.v[[r, lane]] + 1.0);
+            }}
+            slot.release();
+        }}"
+        );
+        let case = Case { roles: ROLES, params: [X, Y], body: body.leak() };
+        for arch in ["sm_80", "sm_90"] {
+            for (stages, trips) in [(1, 3), (2, 5), (3, 2)] {
+                let x: Vec<f32> = (0..TILES * TILE).map(|i| i as f32).collect();
+                let mut run = Run::new(&case.source_for(arch, stages));
+                for (word, of_hopper) in [("test_wait", false), ("try_wait", true), ("fence.mbarrier_init", true)] {
+                    assert_eq!(run.compiled.ptx.contains(word), (arch == "sm_90") == of_hopper, "{word} on {arch}");
+                }
+                run.assemble();
+                run.tensor("x", &x).tensor("y", &[-1.0f32; TILES * TILE]).set("n", trips as u32);
+                let got = run.launch_everywhere(1).read::<f32>("y");
+                for (at, got) in got.iter().enumerate() {
+                    let want = match (at < trips * TILE, at / 32 % 8) {
+                        (false, _) => -1.0,
+                        (true, 5) => 1.0,
+                        (true, _) => x[at] + 1.0,
+                    };
+                    assert_eq!(*got, want, "{layout}, {arch}, {stages} stages, {trips} trips, element {at}");
+                }
+            }
+        }
+    }
+    // A vector begins at a multiple of its length, and bulk copies need a newer target.
+    let wrong = |body: &'static str| Case { roles: ROLES, params: [X, Y], body };
+    let odd = wrong(
+        "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, Swizzle<128>, S>() };
+        #[role(load)] { let s = ring.acquire(); s.v.at([0, lane]).copy_async_v::<4>(x.at([0, 0])); s.commit(); }",
+    );
+    assert_eq!(error_of(&odd.source_for("sm_80", 2)), 450);
+    let bulk = wrong(
+        "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, _, S>() };
+        #[role(load)] #[elect_one] { let s = ring.acquire(); s.v.bulk_load(x.at([0..8])); s.commit(); }
+        #[role(math)] { let s = ring.wait(); y.at([0, lane]).store(s.v[[0, lane]]); s.release(); }",
+    );
+    assert_eq!(error_of(&bulk.source_for("sm_80", 1)), 1050);
 }
 
 /// Asynchronous copies and stores fill one stage together; what was copied leaves by a bulk store.

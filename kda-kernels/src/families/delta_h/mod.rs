@@ -1,7 +1,9 @@
 //! The inter-chunk recurrence: what there is to do, and who does it.
 
+mod portable;
 mod recurrence;
 mod schedule;
 
+pub use portable::delta_h_portable;
 pub use recurrence::delta_h;
 pub use schedule::delta_h_schedule;
