@@ -33,7 +33,7 @@ impl Batch {
     /// The batch on a device: segments need products of warpgroups.
     pub(super) fn on(self, executor: &dyn Executor) -> Batch {
         let (major, minor) = executor.compute_capability();
-        let able = DeltaHVariant::ALL.iter().any(|v| v.fold() && v.desc().arch.runs_on(major, minor));
+        let able = DeltaHVariant::ALL.iter().any(|v| v.split() && v.desc().arch.runs_on(major, minor));
         Batch { split: self.split && able, ..self }
     }
 

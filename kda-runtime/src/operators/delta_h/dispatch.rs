@@ -68,7 +68,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         let ctas = ctas(variant, entries * layout.batch.heads, executor.multiprocessors());
         DeltaHArgs { first_entry: counted(first), ctas, ..args.clone() }.prepare(variant, pdl)
     };
-    if !main.fold() {
+    if !main.split() {
         return Ok(Plan::of(launch(main, main_entries, main_first, options.pdl)?));
     }
     let Some(maps) = DeltaHVariant::ALL.into_iter().find(|v| v.maps() && runs(v)) else {
@@ -100,9 +100,9 @@ impl Kind {
         if variant.maps() {
             return Some("it computes the maps of segments alone".into());
         }
-        if variant.fold() != self.fold {
+        if variant.split() != self.fold {
             let words = |fold: bool| if fold { "segments" } else { "whole sequences" };
-            return Some(format!("it walks {}, the schedule holds {}", words(variant.fold()), words(self.fold)));
+            return Some(format!("it walks {}, the schedule holds {}", words(variant.split()), words(self.fold)));
         }
         if variant.scalar() != self.scalar {
             let words = |scalar: bool| if scalar { "a scalar gate" } else { "a gate a key channel" };

@@ -100,7 +100,7 @@ pub fn plan(schedule: &Schedule, executor: &dyn Executor) -> Result<Plan, OpErro
     let args = ScheduleArgs {
         cu: schedule.cu_seqlens,
         chunk_offsets: schedule.chunk_offsets,
-        work: words(&schedule.workspace, &batch)?,
+        work_list: words(&schedule.workspace, &batch)?,
         seqs: counted(batch.sequences),
         rows: counted(batch.rows),
         capacity: schedule.capacity.map_or(u32::MAX, counted),

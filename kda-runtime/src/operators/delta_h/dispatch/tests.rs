@@ -27,7 +27,7 @@ fn whole_sequences_take_one_launch() {
             let plan = planned(&p);
             let [launch] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
             let v = variant(launch);
-            assert!(!v.maps() && !v.fold() && !v.v_first() && !v.scalar());
+            assert!(!v.maps() && !v.split() && !v.v_first() && !v.scalar());
             assert_eq!((v.vs(), v.cluster()), if heads <= 32 { (32, 1) } else { (64, 2) });
             let items = sequences * heads * u64::from(128 / v.vs());
             assert_eq!(u64::from(launch.grid[0]), items.min(132), "N = {sequences}, HV = {heads}");
@@ -46,7 +46,7 @@ fn segments_take_two_launches() {
         for pdl in [false, true] {
             let plan = plan(&p, &HOPPER, &Options { pdl, ..Options::default() }).expect("a plan");
             let [maps, fold] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
-            assert!(variant(maps).maps() && variant(fold).fold());
+            assert!(variant(maps).maps() && variant(fold).split());
             assert_eq!((maps.pdl, fold.pdl), (pdl, true));
             let firsts = [scalar(maps, "first_entry"), scalar(fold, "first_entry")].map(u64::from);
             assert_eq!(firsts, [16 + 8 * (2 + segments), 16]);
@@ -136,7 +136,7 @@ fn forced_variants() {
             match forced(p, v) {
                 Ok(entry) => {
                     assert_eq!(entry, v.desc().entry);
-                    assert!(!v.maps() && v.fold() == fold && !v.scalar() && !v.v_first());
+                    assert!(!v.maps() && v.split() == fold && !v.scalar() && !v.v_first());
                     ran.push(entry);
                 }
                 Err(error) => said += &format!("{error}\n"),
