@@ -274,7 +274,15 @@ impl Specialiser<'_> {
         site: Site<'_>,
     ) -> Result<Value> {
         let strides = |view: &GlobalView| view.axes.iter().map(|axis| axis.stride).collect::<Vec<_>>();
-        let plain = a.present.is_none() && b.present.is_none() && a.picked.is_none() && b.picked.is_none();
+        // A map is the tensor's own: its bytes are not an address.
+        let mapped =
+            |view: &GlobalView| matches!(self.resolved.params[view.param].kind, ParamKind::Tensor { map: Some(_), .. });
+        let plain = !mapped(&a)
+            && !mapped(&b)
+            && a.present.is_none()
+            && b.present.is_none()
+            && a.picked.is_none()
+            && b.picked.is_none();
         let inner = !a.axes.is_empty() || a.inner == b.inner;
         if a.elem != b.elem || strides(&a) != strides(&b) || !inner || !plain {
             let (a, b) = (Value::Global(Box::new(a)).describe(), Value::Global(Box::new(b)).describe());

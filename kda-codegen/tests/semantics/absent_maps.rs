@@ -139,3 +139,14 @@ fn options_hold_one_tensor() {
         source("true").replace("Option<TensorMap<f32, Shape<8, 32>>>", "Option<Option<TensorMap<f32, Shape<8, 32>>>>");
     assert_eq!(error_of(&nested), 111);
 }
+
+/// A selected view has one address, and a map has none that could be selected.
+#[test]
+fn maps_are_not_selected_between() {
+    let text = source("true").replace("let here", "let either = select(rows == 8, x, z);\n        let here").replace(
+        "Option<TensorMap<f32, Shape<8, 32>>>,",
+        "TensorMap<f32, Shape<8, 32>>,\n        #[dims(rows, 32)] z: TensorMap<f32, Shape<8, 32>>,",
+    );
+    assert!(try_compile(&text.replace("select(rows == 8, x, z)", "x")).is_ok());
+    assert_eq!(error_of(&text), 156);
+}

@@ -7,37 +7,62 @@
 mod arguments;
 pub mod conv_verify;
 pub mod decode;
+pub mod delta_h;
 mod limits;
 pub mod preference;
 
 use kda_core::exec::{ExecError, Stream};
 use kda_core::{Executor, KernelDesc, LaunchError, PreparedLaunch};
 
-/// A checked launch of a chosen variant.
+/// Checked launches of chosen variants, one or several in the order in which they run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    prepared: PreparedLaunch,
+    /// Never empty.
+    launches: Vec<PreparedLaunch>,
 }
 
 impl Plan {
-    /// The variant that was chosen.
+    /// One launch.
+    pub(crate) fn of(launch: PreparedLaunch) -> Plan {
+        Plan { launches: vec![launch] }
+    }
+
+    /// The same, and another launch behind the last.
+    #[must_use]
+    pub(crate) fn then(mut self, launch: PreparedLaunch) -> Plan {
+        self.launches.push(launch);
+        self
+    }
+
+    /// The variant that was chosen; of several launches the last one's, which writes the results.
     pub fn desc(&self) -> &'static KernelDesc {
-        self.prepared.desc
+        self.prepared().desc
     }
 
-    /// The launch, for executors and tools.
+    /// The launch, for executors and tools; the last of several.
     pub fn prepared(&self) -> &PreparedLaunch {
-        &self.prepared
+        &self.launches[self.launches.len() - 1]
     }
 
-    /// Enqueues the launch. A plan without work (no requests) enqueues nothing.
+    /// All launches, in order.
+    pub fn launches(&self) -> &[PreparedLaunch] {
+        &self.launches
+    }
+
+    /// Enqueues the launches in order, on one stream. Those without work (no requests) are left out.
+    ///
+    /// # Errors
+    /// What the executor says of the first launch that fails; those behind it are not enqueued.
     ///
     /// # Safety
-    /// The tensors that were planned with must stay valid until the launch has run, and nothing may access them in
-    /// conflict with it.
+    /// The tensors that were planned with must stay valid until the launches have run, and nothing may access them in
+    /// conflict with them.
     pub unsafe fn launch(&self, executor: &dyn Executor, stream: Stream) -> Result<(), ExecError> {
-        // SAFETY: the caller keeps the tensors valid and free of conflicts.
-        unsafe { executor.launch(&self.prepared, stream) }
+        for launch in self.launches.iter().filter(|launch| !launch.is_empty()) {
+            // SAFETY: the caller keeps the tensors valid and free of conflicts.
+            unsafe { executor.launch(launch, stream)? };
+        }
+        Ok(())
     }
 }
 
@@ -163,6 +188,44 @@ pub enum OpError {
         given: i64,
         /// What is needed and why.
         needed: &'static str,
+    },
+    /// An argument that another one needs, or that has no use without it.
+    #[error("{op}: `{param}` is absent; {needed}")]
+    Missing {
+        /// Operator.
+        op: &'static str,
+        /// Tensor.
+        param: &'static str,
+        /// What needs it.
+        needed: String,
+    },
+    /// A tensor that is written shares memory with another one.
+    #[error("{op}: `{param}` at 0x{given:x}, {bytes} bytes, shares memory with `{other}` at 0x{at:x}; {needed}")]
+    Overlap {
+        /// Operator.
+        op: &'static str,
+        /// Tensor that is written.
+        param: &'static str,
+        /// Its address.
+        given: u64,
+        /// Bytes that it spans.
+        bytes: u64,
+        /// The other tensor.
+        other: &'static str,
+        /// Its address.
+        at: u64,
+        /// What is needed.
+        needed: &'static str,
+    },
+    /// Arguments that are not possible together.
+    #[error("{op}: {given}; {needed}")]
+    Together {
+        /// Operator.
+        op: &'static str,
+        /// What was given.
+        given: String,
+        /// What is needed.
+        needed: String,
     },
     /// A forced variant that this problem cannot run on, or that does not exist.
     #[error("{op}: variant `{variant}` cannot run this problem: {why}")]

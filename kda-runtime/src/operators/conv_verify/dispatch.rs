@@ -56,7 +56,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         if let Some(why) = problem.refuses(variant) {
             return refuse(why);
         }
-        return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
+        return Ok(Plan::of(args.prepare(variant, options.pdl)?));
     }
     choose(problem, executor, &args, options)
 }
@@ -78,7 +78,7 @@ fn choose(
     let mut refusal: Option<LaunchError> = None;
     for variant in &order {
         match args.prepare(*variant, options.pdl) {
-            Ok(prepared) => return Ok(Plan { prepared }),
+            Ok(prepared) => return Ok(Plan::of(prepared)),
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }

@@ -46,7 +46,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
             let (its, order) = (order(variant.k_first()), order(layout.k_first));
             return refuse(format!("it is for a state of {of} in the order {its}, the call has {given} in {order}"));
         }
-        return Ok(Plan { prepared: args.prepare(variant, options.pdl)? });
+        return Ok(Plan::of(args.prepare(variant, options.pdl)?));
     }
     let table = preference(&layout, options);
     let (pairs, multiprocessors) = (problem.pairs(), executor.multiprocessors());
@@ -57,7 +57,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let mut refusal: Option<LaunchError> = None;
     for variant in order {
         match args.prepare(variant, options.pdl) {
-            Ok(prepared) => return Ok(Plan { prepared }),
+            Ok(prepared) => return Ok(Plan::of(prepared)),
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }

@@ -1,0 +1,212 @@
+//! Which variants run a problem, and in how many launches.
+//!
+//! *Launches*: one that walks all sequences, or, where the schedule may cut some, one that computes the maps of their segments
+//! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
+//! *Eligibility*: a variant is written for one order of `h` and one form of gate, for whole sequences or segments.
+//! *Preference*: few heads take narrow slices of V, so that there are more CTAs; many take wide ones in clusters.
+
+use super::NAME;
+use super::problem::{Gate, Problem};
+use super::schedule::{counted, words};
+use super::validate::{Layout, validate};
+use crate::operators::limits::HEAD;
+use crate::operators::{OpError, Plan};
+use kda_core::{Elem, Executor, TensorArg};
+use kda_kernels::delta_h::{DeltaHArgs, DeltaHVariant};
+
+/// Most value heads at which narrow slices are preferred.
+const NARROW_HEADS: u64 = 32;
+
+/// How a call is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Run this variant; it is refused if the problem does not fit it. Where sequences may be cut it is the variant of the
+    /// launch that needs the maps.
+    pub variant: Option<DeltaHVariant>,
+    /// Launch with programmatic dependent launch: the first kernel may start while its predecessor drains.
+    pub pdl: bool,
+}
+
+/// Checks a call and chooses the variants that run it.
+///
+/// # Errors
+/// [`OpError`] says what was given and what is needed; nothing has been written.
+pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Result<Plan, OpError> {
+    let checked = validate(problem)?;
+    let layout = Layout { batch: checked.batch.on(executor), ..checked };
+    let kind = Kind::of(problem, &layout);
+    let capability = executor.compute_capability();
+    let runs = |v: &DeltaHVariant| v.desc().arch.runs_on(capability.0, capability.1);
+    let main = match options.variant {
+        Some(variant) => {
+            let refuse = |why: String| Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
+            if !runs(&variant) {
+                let (arch, (major, minor)) = (variant.desc().arch, capability);
+                return refuse(format!("it is written for {arch}, the device has compute capability {major}.{minor}"));
+            }
+            if let Some(why) = kind.refuses(variant) {
+                return refuse(why);
+            }
+            variant
+        }
+        None => {
+            let fit = DeltaHVariant::ALL.into_iter().filter(|v| runs(v) && kind.refuses(*v).is_none());
+            let narrow = layout.batch.heads <= NARROW_HEADS;
+            match fit.min_by_key(|v| (v.vs() < 64) != narrow) {
+                Some(variant) => variant,
+                None => {
+                    let needed = DeltaHVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
+                    return Err(OpError::NoVariant { op: NAME, given: capability, needed });
+                }
+            }
+        }
+    };
+    let args = arguments(problem, &layout)?;
+    let [main_entries, map_entries] = layout.batch.entries();
+    let [main_first, map_first] = layout.batch.first_entries();
+    let launch = |variant: DeltaHVariant, entries: u64, first: u64, pdl: bool| {
+        let ctas = ctas(variant, entries * layout.batch.heads, executor.multiprocessors());
+        DeltaHArgs { first_entry: counted(first), ctas, ..args.clone() }.prepare(variant, pdl)
+    };
+    if !main.fold() {
+        return Ok(Plan::of(launch(main, main_entries, main_first, options.pdl)?));
+    }
+    let Some(maps) = DeltaHVariant::ALL.into_iter().find(|v| v.maps() && runs(v)) else {
+        return Err(OpError::NoVariant { op: NAME, given: capability, needed: main.desc().arch.to_string() });
+    };
+    let maps = launch(maps, map_entries, map_first, options.pdl)?;
+    Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
+}
+
+/// What variants differ in, of one call.
+struct Kind {
+    fold: bool,
+    scalar: bool,
+    /// `h` lies `[V, K]`.
+    v_first: bool,
+}
+
+impl Kind {
+    fn of(problem: &Problem, layout: &Layout) -> Kind {
+        Kind {
+            fold: layout.batch.cut().is_some(),
+            scalar: matches!(problem.gate, Gate::Scalar(_)),
+            v_first: !layout.h_k_first,
+        }
+    }
+
+    /// Why a variant cannot be the one that walks the sequences.
+    fn refuses(&self, variant: DeltaHVariant) -> Option<String> {
+        if variant.maps() {
+            return Some("it computes the maps of segments alone".into());
+        }
+        if variant.fold() != self.fold {
+            let words = |fold: bool| if fold { "segments" } else { "whole sequences" };
+            return Some(format!("it walks {}, the schedule holds {}", words(variant.fold()), words(self.fold)));
+        }
+        if variant.scalar() != self.scalar {
+            let words = |scalar: bool| if scalar { "a scalar gate" } else { "a gate a key channel" };
+            return Some(format!("it is for {}, the call has {}", words(variant.scalar()), words(self.scalar)));
+        }
+        if variant.v_first() != self.v_first {
+            let words = |v_first: bool| if v_first { "[V, K]" } else { "[K, V]" };
+            return Some(format!("it writes `h` {}, the call's is {}", words(variant.v_first()), words(self.v_first)));
+        }
+        None
+    }
+}
+
+/// CTAs of a persistent grid: whole clusters, and no more than there may be work for.
+fn ctas(variant: DeltaHVariant, pairs: u64, multiprocessors: u32) -> u32 {
+    let items = pairs * (HEAD / u64::from(variant.vs()));
+    let most = (multiprocessors / variant.cluster()).max(1) * variant.cluster();
+    counted(items.min(most.into()))
+}
+
+/// What all launches of a call are given; entries and grid are each one's own.
+fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
+    let batch = &layout.batch;
+    let filled = |tensor: TensorArg| (!tensor.shape().contains(&0)).then_some(tensor);
+    let (initial_f32, initial_bf16) = by_type(p.initial_state.map(matrices).transpose()?);
+    let (final_f32, final_bf16) = by_type(p.final_state.map(matrices).transpose()?);
+    let gate = match p.gate {
+        Gate::Cumulative(gate) | Gate::Decay(gate) => gate,
+        Gate::Scalar(gate) => {
+            let ([rows, heads], [row, head]) =
+                ([gate.shape()[0], gate.shape()[1]], [gate.strides()[0], gate.strides()[1]]);
+            TensorArg::strided(gate.ptr, gate.bytes, gate.elem, &[rows, heads, 1], &[row, head, 1])?
+        }
+    };
+    let h = match p.h.and_then(filled) {
+        Some(h) => {
+            let strides = [h.strides()[0], h.strides()[1], HEAD, 1];
+            Some(TensorArg::strided(h.ptr, h.bytes, h.elem, h.shape(), &strides)?)
+        }
+        None => None,
+    };
+    let v_new = p.v_new.and_then(filled);
+    let flags = |t: TensorArg| TensorArg::strided(t.ptr, t.bytes, Elem::U8, t.shape(), t.strides());
+    let (affine_b, affine_m) = maps(p, layout)?;
+    // A sequence without a slot array has its own number, which is live whatever the null index.
+    let slots = p.initial_slots.is_some() || p.final_slots.is_some();
+    Ok(DeltaHArgs {
+        w: filled(p.w),
+        kg: filled(p.kg),
+        u: filled(p.u),
+        gate,
+        initial_f32,
+        initial_bf16,
+        initial_slots: p.initial_slots,
+        has_initial: p.has_initial.map(flags).transpose()?,
+        final_f32,
+        final_bf16,
+        final_slots: p.final_slots,
+        h,
+        v_new,
+        v_rows: v_new,
+        affine_b,
+        affine_m,
+        affine_in: affine_m,
+        schedule: words(&p.schedule, batch)?,
+        first_entry: 0,
+        every: batch.h_every,
+        decays: matches!(p.gate, Gate::Decay(_)),
+        initial_k_first: layout.initial_k_first,
+        final_k_first: layout.final_k_first,
+        null: if slots { p.null } else { -1 },
+        per_key_head: counted(batch.heads / layout.key_heads),
+        in_place: layout.in_place,
+        ctas: 0,
+    })
+}
+
+/// States with the matrix of a head as one axis, in whichever order it lies.
+fn matrices(state: TensorArg) -> Result<TensorArg, OpError> {
+    let ([slots, heads], strides) = ([state.shape()[0], state.shape()[1]], state.strides());
+    let (shape, strides) = ([slots, heads, HEAD * HEAD], [strides[0], strides[1], 1]);
+    Ok(TensorArg::strided(state.ptr, state.bytes, state.elem, &shape, &strides)?)
+}
+
+/// B and M of maps in the memory for them; nothing where nothing is cut.
+fn maps(p: &Problem, layout: &Layout) -> Result<(Option<TensorArg>, Option<TensorArg>), OpError> {
+    let (batch, Some(memory)) = (&layout.batch, p.maps) else { return Ok((None, None)) };
+    let (places, heads) = (batch.segments(), batch.heads);
+    if places == 0 {
+        return Ok((None, None));
+    }
+    let [b_bytes, m_bytes] = batch.map_parts();
+    let b = TensorArg::dense(memory.ptr, b_bytes, Elem::F32, &[places, heads, 2, HEAD / 2 * HEAD])?;
+    let m = TensorArg::dense(memory.ptr + b_bytes, m_bytes, Elem::BF16, &[places, heads, 2, HEAD, HEAD])?;
+    Ok((Some(b), Some(m)))
+}
+
+/// A tensor of f32 or of bf16, each in its place.
+fn by_type(tensor: Option<TensorArg>) -> (Option<TensorArg>, Option<TensorArg>) {
+    match tensor {
+        Some(t) if t.elem == Elem::BF16 => (None, Some(t)),
+        other => (other, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Plans over memory that does not exist.
+
+use super::*;
+use crate::operators::delta_h::samples::{Capability, HOPPER, dense, matrices, problem, strided};
+use kda_core::PreparedLaunch;
+
+fn scalar(launch: &PreparedLaunch, name: &str) -> u32 {
+    let param = launch.desc.param(name).expect("the parameter exists");
+    let at = param.offset as usize;
+    let bytes = &launch.params[at..at + param.bytes as usize];
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
+fn variant(launch: &PreparedLaunch) -> DeltaHVariant {
+    DeltaHVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), launch.desc)).expect("a variant")
+}
+
+fn planned(problem: &Problem) -> Plan {
+    plan(problem, &HOPPER, &Options::default()).expect("a plan")
+}
+
+#[test]
+fn whole_sequences_take_one_launch() {
+    for heads in [1, 2, 8, 32, 33, 64] {
+        for (sequences, rows) in [(1, 100), (6, 8192), (300, 8192), (3, 0)] {
+            let p = problem(sequences, rows, heads, false);
+            let plan = planned(&p);
+            let [launch] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
+            let v = variant(launch);
+            assert!(!v.maps() && !v.fold() && !v.v_first() && !v.scalar());
+            assert_eq!((v.vs(), v.cluster()), if heads <= 32 { (32, 1) } else { (64, 2) });
+            let items = sequences * heads * u64::from(128 / v.vs());
+            assert_eq!(u64::from(launch.grid[0]), items.min(132), "N = {sequences}, HV = {heads}");
+            assert_eq!((scalar(launch, "first_entry"), scalar(launch, "w_present")), (16, u32::from(rows > 0)));
+            assert!(!launch.pdl && plan.prepared() == launch);
+        }
+    }
+}
+
+#[test]
+fn segments_take_two_launches() {
+    for heads in [1, 4, 8, 16] {
+        let p = problem(2, 16384, heads, true);
+        let segments = p.batch().segments();
+        assert!(segments > 0);
+        for pdl in [false, true] {
+            let plan = plan(&p, &HOPPER, &Options { pdl, ..Options::default() }).expect("a plan");
+            let [maps, fold] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
+            assert!(variant(maps).maps() && variant(fold).fold());
+            assert_eq!((maps.pdl, fold.pdl), (pdl, true));
+            let firsts = [scalar(maps, "first_entry"), scalar(fold, "first_entry")].map(u64::from);
+            assert_eq!(firsts, [16 + 8 * (2 + segments), 16]);
+            assert_eq!(scalar(fold, "map_slots"), segments as u32);
+            let items = |entries: u64, v: DeltaHVariant| entries * heads * u64::from(128 / v.vs());
+            assert_eq!(u64::from(maps.grid[0]), items(2 * segments, variant(maps)).min(132));
+            assert_eq!(u64::from(fold.grid[0]), items(2 + segments, variant(fold)).min(132));
+            assert!(std::ptr::eq(plan.desc(), fold.desc));
+        }
+    }
+}
+
+#[test]
+fn no_sequences_are_no_launch() {
+    for split in [false, true] {
+        let plan = planned(&problem(0, 100, 4, split));
+        assert!(plan.launches().iter().all(PreparedLaunch::is_empty));
+        // The executor must not be asked.
+        // SAFETY: nothing is launched.
+        assert_eq!(unsafe { plan.launch(&HOPPER, Default::default()) }, Ok(()));
+    }
+}
+
+#[test]
+fn absent_tensors_are_absent_for_the_kernel() {
+    let mut p = problem(3, 0, 2, false);
+    let empty = planned(&p);
+    let present = |plan: &Plan, names: &[&str]| names.iter().map(|n| scalar(plan.prepared(), n)).collect::<Vec<_>>();
+    let flags = ["w_present", "kg_present", "u_present", "h_present", "v_new_present", "affine_m_present"];
+    assert_eq!(present(&empty, &flags), [0; 6]);
+    assert!(!empty.prepared().is_empty(), "states are handed on");
+    p = problem(3, 1000, 2, false);
+    assert_eq!(present(&planned(&p), &flags), [1, 1, 1, 1, 1, 0]);
+    (p.h, p.v_new) = (None, None);
+    assert_eq!(present(&planned(&p), &flags), [1, 1, 1, 0, 0, 0]);
+    assert_eq!(scalar(planned(&p).prepared(), "v_rows"), 0);
+    assert_eq!(present(&planned(&problem(2, 16384, 2, true)), &flags), [1; 6]);
+}
+
+#[test]
+fn arguments_reach_the_kernel() {
+    let mut p = problem(3, 1000, 8, false);
+    p.null = 0;
+    p.h_every = 3;
+    p.initial_state = Some(matrices(Elem::BF16, 5, 8, false));
+    let launch = planned(&p).prepared().clone();
+    let names = ["every", "null", "decays", "initial_k_first", "final_k_first", "in_place", "per_key_head", "seqs"];
+    assert_eq!(names.map(|n| scalar(&launch, n)), [3, 0, 0, 0, 1, 0, 1, 3]);
+    assert_eq!([scalar(&launch, "initial_f32"), scalar(&launch, "slots_in"), scalar(&launch, "slots_out")], [0, 5, 4]);
+    assert!(scalar(&launch, "initial_bf16") > 0 && scalar(&launch, "final_f32") > 0);
+    // The same pool, in place.
+    p.final_state = p.initial_state;
+    assert_eq!(scalar(planned(&p).prepared(), "in_place"), 1);
+    // Without slots every sequence has its own state, whatever the null index.
+    (p.initial_slots, p.final_slots) = (None, None);
+    assert_eq!(scalar(planned(&p).prepared(), "null") as i32, -1);
+    p.gate = Gate::Decay(strided(Elem::F32, &[p.batch().chunks(), 8, 128], &[1028, 128, 1]));
+    let launch = planned(&p).prepared().clone();
+    assert_eq!((scalar(&launch, "decays"), scalar(&launch, "gate_pitch")), (1, 1028));
+    p.gate = Gate::Scalar(strided(Elem::F32, &[1000, 8], &[11, 1]));
+    p.kg = dense(Elem::BF16, &[1000, 2, 128]);
+    let launch = planned(&p).prepared().clone();
+    assert!(variant(&launch).scalar());
+    assert_eq!(["decays", "gate_pitch", "per_key_head"].map(|n| scalar(&launch, n)), [0, 11, 4]);
+}
+
+#[test]
+fn orders_of_h_have_variants() {
+    for (split, heads) in [(false, 2), (false, 64), (true, 2)] {
+        let mut p = problem(2, 16384, heads, split);
+        for k_first in [true, false] {
+            p.h = Some(matrices(Elem::BF16, p.batch().h_states(), heads, k_first));
+            assert_eq!(variant(planned(&p).prepared()).v_first(), !k_first);
+        }
+    }
+}
+
+#[test]
+fn forced_variants() {
+    let forced = |p: &Problem, variant: DeltaHVariant| {
+        plan(p, &HOPPER, &Options { variant: Some(variant), ..Options::default() }).map(|plan| plan.desc().entry)
+    };
+    let (whole, cut) = (problem(2, 16384, 8, false), problem(2, 16384, 8, true));
+    let (mut ran, mut said) = (Vec::new(), String::new());
+    for v in DeltaHVariant::ALL {
+        for (p, fold) in [(&whole, false), (&cut, true)] {
+            match forced(p, v) {
+                Ok(entry) => {
+                    assert_eq!(entry, v.desc().entry);
+                    assert!(!v.maps() && v.fold() == fold && !v.scalar() && !v.v_first());
+                    ran.push(entry);
+                }
+                Err(error) => said += &format!("{error}\n"),
+            }
+        }
+    }
+    assert_eq!(ran.len(), 3, "{ran:?}");
+    for words in [
+        "it computes the maps of segments alone",
+        "it walks segments, the schedule holds whole sequences",
+        "it walks whole sequences, the schedule holds segments",
+        "it is for a scalar gate, the call has a gate a key channel",
+        "it writes `h` [V, K], the call's is [K, V]",
+    ] {
+        assert!(said.contains(words), "`{words}` is missing: {said}");
+    }
+    let other =
+        plan(&whole, &Capability(8, 0, 108), &Options { variant: Some(DeltaHVariant::ALL[0]), ..Options::default() });
+    assert!(other.unwrap_err().to_string().contains("the device has compute capability 8.0"));
+}
+
+#[test]
+fn small_devices_get_whole_clusters() {
+    let p = problem(8, 8192, 64, false);
+    for (multiprocessors, ctas) in [(1, 2), (2, 2), (3, 2), (131, 130)] {
+        let plan = plan(&p, &Capability(9, 0, multiprocessors), &Options::default()).expect("a plan");
+        assert_eq!(plan.prepared().grid[0], ctas);
+    }
+}
