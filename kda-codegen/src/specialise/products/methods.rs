@@ -54,7 +54,16 @@ impl Specialiser<'_> {
             Value::Acc(_) => {
                 matches!(
                     name,
-                    "mma" | "as_a" | "split_a" | "for_each" | "map" | "map_pairs" | "columns" | "store" | "store_t" | "fragment"
+                    "mma"
+                        | "as_a"
+                        | "split_a"
+                        | "for_each"
+                        | "map"
+                        | "map_pairs"
+                        | "columns"
+                        | "store"
+                        | "store_t"
+                        | "fragment"
                 )
             }
             Value::Operand(_) => matches!(name, "k_slice" | "columns" | "store" | "store_t"),
