@@ -242,8 +242,8 @@ fn unlike(a: &[u32], b: &[u32]) -> usize {
     crate::checks::conv_verify::call::differences(a, b)
 }
 
-/// Bits of everything that sequence n of a call writes.
-fn own_bits(case: &Case, results: &Results, n: usize) -> Vec<u32> {
+/// Bits of everything that sequence n of a call writes; it must be processed.
+pub fn own_bits(case: &Case, results: &Results, n: usize) -> Vec<u32> {
     let case = case.in_orders(StateOrder::KFirst, StateOrder::KFirst);
     let p = case.sample.problem();
     let schedule = p.schedule();
