@@ -3,7 +3,7 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | blocks of the operators `conv_verify` and `decode` | `conv_verify`, `decode` |
+//! | blocks of the operators `conv_verify`, `decode` and `delta_h` | `conv_verify`, `decode`, `delta_h` |
 //! | blocks of any kernel, from its description alone | `kernels` |
 //! | what is made wrong | `spoil` |
 //! | how an accepted block runs | `execute` |
@@ -11,6 +11,7 @@
 
 mod conv_verify;
 mod decode;
+mod delta_h;
 pub(super) mod execute;
 mod golden;
 pub(super) mod kernels;
@@ -50,9 +51,10 @@ fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     if rng.below(GOLDEN) == 0 {
         return if rng.coin() { golden::case(rng, counts) } else { decode::golden(rng, counts) };
     }
-    match rng.below(4) {
+    match rng.below(5) {
         0 => kernels::case(rng, counts),
         1 => decode::case(rng, counts),
+        2 => delta_h::case(rng, counts),
         _ => conv_verify::case(rng, counts),
     }
 }

@@ -115,6 +115,13 @@ fn sizes_that_do_not_fit() {
         Some("3 is needed (N, the number of sequences)")
     });
     refused(|p| p.w = resized(&p.w, 1, 0), &["HV = 0 value heads"]);
+    refused(|p| p.gate = Gate::Cumulative(resized(p.gate.tensor().1, 2, 64)), &["axis K of `gk`", why]);
+    let many = |p: &mut Problem| p.initial_state = p.initial_state.map(|s| resized(&s, 0, 1 << 31));
+    refused(many, &["axis slots of `initial_state`", "at most 2147483647 is possible (slots are i32 indices)"]);
+    let many = |p: &mut Problem| p.h = p.h.map(|h| resized(&h, 0, 1 << 31));
+    refused(many, &["axis capacity of `h`", "at most 2147483647 is possible (chunk states are i32 coordinates)"]);
+    let many = |p: &mut Problem| p.gate = Gate::Decay(resized(p.gate.tensor().1, 0, 1 << 32));
+    refused(many, &["axis chunks of `decay`", "at most 4294967295 is possible"]);
     let states = |p: &mut Problem| (p.initial_slots, p.has_initial) = (None, None);
     let few = |p: &mut Problem| {
         states(p);
