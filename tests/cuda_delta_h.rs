@@ -8,7 +8,7 @@ use kda::checks::delta_h::call::{Call, Results};
 use kda::checks::delta_h::case::{Case, Plan};
 use kda::checks::delta_h::{judge, large};
 use kda::checks::{Device, Measured};
-use kda::core::exec::{Executor, Stream};
+use kda::core::exec::Executor;
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::runtime::executor::cuda::CudaExecutor;

@@ -100,6 +100,16 @@ impl Asked {
 
     /// Runs a variant, whose type of boundaries this must be, and counts what is wrong.
     pub fn run(&self, device: Device, variant: ScheduleVariant) -> Result<usize, Failure> {
+        self.run_as(device, variant, variant.desc())
+    }
+
+    /// The same with another kernel in the place of the variant's own.
+    pub fn run_as(
+        &self,
+        device: Device,
+        variant: ScheduleVariant,
+        desc: &'static KernelDesc,
+    ) -> Result<usize, Failure> {
         let Device { executor, guarding } = device;
         let (count, elem) = (self.cu_seqlens.len() as u64, variant.index_());
         let narrow: Vec<i32> = self.cu_seqlens.iter().map(|end| *end as i32).collect();
@@ -123,7 +133,7 @@ impl Asked {
             least: split.map_or(1, |split| split.least as u32),
             most_segments: self.most_segments() as u32,
         };
-        let launch = args.prepare(variant, false)?;
+        let launch = kda_core::PreparedLaunch { desc, ..args.prepare(variant, false)? };
         // SAFETY: the buffers live until the results are read; nothing else uses them.
         unsafe { executor.launch(&launch, Stream::default()) }?;
         executor.synchronize(Stream::default())?;
@@ -303,4 +313,67 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
     let wrong = asked.run(device, variant)?;
     sink(measured(desc, 1, wrong), 1.0);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory for any lengths that fit suffices: boundaries that are in order have no segment too many.
+    #[test]
+    fn segments_of_good_boundaries_have_room() {
+        for asked in batches(Extent::Full, &mut Rng::new(5)) {
+            let schedule = |segments| {
+                let room = Room { h: None, segments };
+                Schedule::new(&asked.cu_seqlens, asked.rows, asked.h_every, room)
+            };
+            let ends = (asked.cu_seqlens.len() as u64 - 1, asked.rows as u64);
+            for (hv, split) in (1..=16).filter_map(|hv| Some((hv, Split::of_heads(hv)?))) {
+                let batch = Batch { sequences: ends.0, rows: ends.1, heads: hv as u64, h_every: 1, split: true };
+                let most = batch.segments() as usize;
+                let golden = schedule(Some((split, most)));
+                if schedule(None).status == 0 {
+                    assert_eq!(golden.status, 0, "HV {hv}: {asked:?}");
+                    assert!(golden.work_list(Some(split)).map_slots <= most);
+                }
+            }
+        }
+    }
+
+    /// A word, an offset and an entry out of its place are told.
+    #[test]
+    fn wrong_words_are_counted() {
+        let asked = batches(Extent::Quick, &mut Rng::new(5)).into_iter().find(|a| a.most_segments() > 8);
+        let asked = asked.expect("a batch with segments");
+        let room = Room { h: None, segments: asked.segments };
+        let golden = Schedule::new(&asked.cu_seqlens, asked.rows, asked.h_every, room);
+        let list = golden.work_list(asked.segments.map(|(split, _)| split));
+        let [main, maps, end] = asked.places();
+        let mut words = vec![UNTOUCHED; end];
+        let head = [list.main.len(), list.maps.len(), list.map_slots, 0, golden.sequences.len(), golden.h_chunks()];
+        words[..HEADER].fill(0);
+        head.iter().chain([&golden.chunks]).enumerate().for_each(|(at, count)| words[at] = *count as u32);
+        for (first, entries) in [(main, &list.main), (maps, &list.maps)] {
+            let all: Vec<u32> = entries.iter().flat_map(Entry::words).collect();
+            words[first..first + all.len()].copy_from_slice(&all);
+        }
+        let offsets: Vec<i64> = golden.chunk_offsets.iter().map(|offset| *offset as i64).collect();
+        assert_eq!(asked.wrong_words(&words, Some(&offsets)), 0);
+        let used = main + ENTRY * list.main.len();
+        for at in [0, 3, 7, 15, main, used - 1, maps, end - 1].into_iter().chain((used < maps).then_some(used)) {
+            let mut wrong = words.clone();
+            wrong[at] ^= 1 << 20;
+            assert!(asked.wrong_words(&wrong, Some(&offsets)) > 0, "word {at}");
+        }
+        let mut swapped = words.clone();
+        let (first, last) = (main..main + ENTRY, used - ENTRY..used);
+        let moved = swapped[first.clone()].to_vec();
+        swapped.copy_within(last.clone(), main);
+        swapped[last].copy_from_slice(&moved);
+        assert!(asked.wrong_words(&swapped, Some(&offsets)) > 0);
+        let mut wrong = offsets.clone();
+        wrong[1] += 1;
+        assert_eq!(asked.wrong_words(&words, Some(&wrong)), 1);
+        assert!(asked.wrong_words(&words[1..], Some(&offsets)) > 0);
+    }
 }
