@@ -224,18 +224,22 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
             bad.cu_seqlens[at] = value;
             all.push(bad);
         }
-        let mut bad = Asked { wide: true, ..good.clone() };
-        bad.cu_seqlens[at] += 1 << 32;
-        all.push(bad);
+        for (more, wide) in [(good.rows as i64 + 1 - good.cu_seqlens[at], false), (1 << 32, true)] {
+            let mut bad = Asked { wide, ..good.clone() };
+            bad.cu_seqlens[at] += more;
+            all.push(bad);
+        }
     }
     // Room for less than there is, at its edges.
     let states = Schedule::new(&good.cu_seqlens, good.rows, 2, Room::default()).h_chunks();
-    for capacity in [0, 1, 51, states - 1, states, states + 1] {
-        all.push(Asked { h_every: 2, capacity: Some(capacity), ..good.clone() });
-    }
-    if let Some((split, most)) = good.segments {
-        for less in 0..=most.min(9) {
-            all.push(Asked { segments: Some((split, most - less)), capacity: Some(60), ..good.clone() });
+    for wide in [false, true] {
+        for capacity in [0, 1, 51, states - 1, states, states + 1] {
+            all.push(Asked { wide, h_every: 2, capacity: Some(capacity), ..good.clone() });
+        }
+        if let Some((split, most)) = good.segments {
+            for less in 0..=most.min(9) {
+                all.push(Asked { wide, segments: Some((split, most - less)), capacity: Some(1000), ..good.clone() });
+            }
         }
     }
     // More sequences than threads; the last of them wrong, or the first behind the threads.
