@@ -69,6 +69,7 @@ impl Specialiser<'_> {
                 let [] = self.arguments(name, args, site)?;
                 self.place(site);
                 self.builder.inst(BulkCommit {});
+                self.close_stores();
             }
             "bulk::wait" | "bulk::wait_read" => {
                 let [] = self.arguments(name, args, site)?;

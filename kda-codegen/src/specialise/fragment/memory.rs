@@ -9,10 +9,10 @@ use super::super::value::{Scalar, Value};
 use super::place::Origin;
 use super::{Fragment, Kind};
 use crate::diag::{Diagnostic, Result};
-use crate::kir::{Sync, Uniform};
+use crate::kir::{Sync, Uniform, when};
 use kda_core::{Arch, Elem};
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, OutList, RegList, Special};
+use kda_ptx::operand::{Address, OutList, RegList, Special, Src};
 use kda_ptx::table::*;
 use kda_ptx::{Class, Reg};
 use syn::BinOp;
@@ -38,6 +38,7 @@ impl Specialiser<'_> {
         columns: u32,
         view: Value,
         origin: Origin,
+        condition: Option<Reg>,
         transposed: bool,
         site: Site<'_>,
     ) -> Result<Value> {
@@ -60,7 +61,11 @@ impl Specialiser<'_> {
                     Value::Tile(view) => self.note_read(view.slot, view.buffer, false, site)?,
                     _ => {}
                 }
-                self.load_fragment(&frag, addresses, transposed, site)?
+                self.load_fragment(&frag, addresses, condition, transposed, site)?
+            }
+            _ if condition.is_some() => {
+                let message = "only `ldmatrix` loads under a condition: 16-bit elements of shared memory, as they are stored";
+                return Err(Diagnostic::new(906, site, message));
             }
             _ => self.load_pairs(&frag, &view, &origin, transposed, site)?,
         };
@@ -172,6 +177,7 @@ impl Specialiser<'_> {
         &mut self,
         frag: &Fragment,
         addresses: Vec<Address>,
+        condition: Option<Reg>,
         transposed: bool,
         site: Site<'_>,
     ) -> Result<Vec<Value>> {
@@ -180,7 +186,13 @@ impl Specialiser<'_> {
         for (group, address) in Self::groups(frag).into_iter().zip(addresses) {
             let regs: Vec<Reg> = group.iter().map(|_| self.builder.fresh(Class::B32)).collect();
             let (count, trans, space, ty) = (count(group.len()), Trans(transposed), Space::Shared, Type::B16);
-            self.builder.inst(LdMatrix { count, trans, space, ty, dst: OutList(regs.clone()), address });
+            if condition.is_some() {
+                for reg in &regs {
+                    self.builder.inst(Mov { ty: Type::B32, dst: *reg, src: Src::Imm(0) });
+                }
+            }
+            let load = LdMatrix { count, trans, space, ty, dst: OutList(regs.clone()), address };
+            self.builder.guarded(condition.map(when), load);
             for (place, reg) in group.into_iter().zip(regs) {
                 blocks[place] = Value::Scalar(Scalar::new(Elem::U32, reg, Uniform::Thread));
             }

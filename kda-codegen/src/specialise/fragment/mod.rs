@@ -133,10 +133,25 @@ impl Specialiser<'_> {
             "load" | "load_t" => {
                 let (view, origin) = self.placed_view(name, args, site)?;
                 self.place(site);
-                self.fragment_load(kind, rows, columns, view, origin, name == "load_t", site)
+                self.fragment_load(kind, rows, columns, view, origin, None, name == "load_t", site)
+            }
+            "load_if" | "load_t_if" => {
+                let Some((condition, args)) = args.split_first() else {
+                    let message = format!("`Frag::{name}` takes a condition, and what `load` takes");
+                    return Err(Diagnostic::new(157, site, message));
+                };
+                let condition = self.expr(condition)?;
+                if condition.uniform() > Uniform::Warp {
+                    let message = "a condition that may differ between the lanes of a warp";
+                    return Err(Diagnostic::new(350, site, message).help("a warp loads a fragment together"));
+                }
+                let holds = self.scalar(&condition, Some(Elem::Bool), site)?.reg;
+                let (view, origin) = self.placed_view(name, args, site)?;
+                self.place(site);
+                self.fragment_load(kind, rows, columns, view, origin, Some(holds), name == "load_t_if", site)
             }
             _ => Err(Diagnostic::new(167, site, format!("there is no function `Frag::{name}`"))
-                .help("there are zero, from_fn, from_pairs, load and load_t")),
+                .help("there are zero, from_fn, from_pairs, load, load_t, load_if and load_t_if")),
         }
     }
 
@@ -263,7 +278,7 @@ impl Specialiser<'_> {
     }
 
     /// The same numbers as f32.
-    fn widened(&mut self, frag: &Fragment, site: Site<'_>) -> Result<Fragment> {
+    pub(super) fn widened(&mut self, frag: &Fragment, site: Site<'_>) -> Result<Fragment> {
         let Kind::Half(elem) = frag.kind else { return Ok(frag.with(Kind::F32, frag.blocks.clone())) };
         let mut blocks = Vec::with_capacity(frag.blocks.len());
         for block in &frag.blocks {

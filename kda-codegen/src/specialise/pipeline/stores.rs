@@ -1,7 +1,7 @@
 //! Bulk copies out of a stage, and what a hand-over to them takes.
 //!
-//! The thread that issues such copies from a consuming side releases the stage when their sources have been read, and the
-//! role ends when their writes are done. A fence between ordinary stores of the producing side and such a copy stands in
+//! The thread that issues such copies from a consuming side releases the stage when their sources have been read, unless the
+//! source closes their group itself, and the role ends when their writes are done. A fence between ordinary stores of the producing side and such a copy stands in
 //! the consuming role, behind its wait: there one warp or one thread executes it, not all that have stored.
 
 use super::{CTA, Ring};
@@ -55,6 +55,13 @@ impl Specialiser<'_> {
             self.builder.inst(BulkCommit {});
             self.builder.inst(BulkWait { read: ReadOnly(true), pending: Src::Imm(0) });
             self.writing = true;
+        }
+    }
+
+    /// The source closes the group of bulk stores itself: it also waits itself until they have read their stages.
+    pub(in crate::specialise) fn close_stores(&mut self) {
+        for holding in &mut self.holdings {
+            self.writing |= std::mem::take(&mut holding.stored);
         }
     }
 

@@ -12,7 +12,8 @@ use std::ops::Range;
 use syn::{Expr, GenericArgument};
 
 impl Specialiser<'_> {
-    /// `Acc::<f32, M, N>::zero()`, `::from_fn(…)`, `Acc::load(tile)`, `Acc::load_t(tile)`; `None` if it is none of them.
+    /// `Acc::<f32, M, N>::zero()`, `::from_fn(…)`, `::of(fragment)`, `Acc::load(tile)`, `Acc::load_t(tile)`; `None` if it
+    /// is none of them.
     pub(in crate::specialise) fn accumulator_function(
         &mut self,
         function: &str,
@@ -29,6 +30,16 @@ impl Specialiser<'_> {
             "from_fn" => {
                 let shape = self.accumulator_shape(generics, site)?;
                 self.mapped(None, shape, Each::One, args, site)?
+            }
+            "of" => {
+                let (m, n) = self.accumulator_shape(generics, site)?;
+                let [fragment] = self.arguments("Acc::of", args, site)?;
+                let Value::Frag(fragment) = fragment else {
+                    let message = format!("an accumulator of {}; a fragment is needed", fragment.describe());
+                    return Err(Diagnostic::new(902, site, message));
+                };
+                let acc = self.accumulator(m, n, site)?;
+                self.of_fragment(acc, &fragment, false, site)?
             }
             "load" | "load_t" => {
                 let [tile] = self.arguments(&format!("Acc::{function}"), args, site)?;

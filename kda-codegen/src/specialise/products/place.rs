@@ -9,7 +9,7 @@ use syn::Expr;
 use syn::visit::Visit;
 
 impl Specialiser<'_> {
-    /// `place = place.map(…)`, `place = place.map_pairs(…)`, `place = Acc::load(tile)` and `load_t`, for an accumulator or columns of one. `None` if the
+    /// `place = place.map(…)`, `place = place.map_pairs(…)`, `place = Acc::load(tile)`, `load_t` and `of`, for an accumulator or columns of one. `None` if the
     /// assignment is another, or if a closure looks at the place.
     pub(in crate::specialise) fn written_in_place(&mut self, left: &Expr, right: &Expr) -> Result<Option<Value>> {
         let root = match left {
@@ -42,6 +42,12 @@ impl Specialiser<'_> {
                 let transposed = match crate::syntax::text::expr(&call.func).replace(' ', "").as_str() {
                     "Acc::load" => false,
                     "Acc::load_t" => true,
+                    "Acc::of" => {
+                        let args: Vec<&Expr> = call.args.iter().collect();
+                        let [Value::Frag(fragment)] = self.arguments("Acc::of", &args, site)? else { return Ok(None) };
+                        let Some(acc) = self.place_of(left, site)? else { return Ok(None) };
+                        return Ok(Some(Value::Acc(Box::new(self.of_fragment(acc, &fragment, true, site)?))));
+                    }
                     _ => return Ok(None),
                 };
                 let Some(Expr::Path(_) | Expr::Field(_)) = call.args.first() else { return Ok(None) };
