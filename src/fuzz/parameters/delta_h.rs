@@ -301,32 +301,27 @@ mod tests {
 
     #[test]
     fn blocks_are_refused_accepted_and_executed() {
-        let outcome = sweep(plan, 1_500);
+        let outcome = sweep(plan, 1_000);
         assert_eq!(outcome.verdict("parameter blocks", 6), Ok(()));
         for name in ["refused", "accepted", "executed of delta_h"] {
-            assert!(outcome.counts.get(name) > 20, "{name}: {:?}", outcome.counts);
+            assert!(outcome.counts.get(name) > 10, "{name}: {:?}", outcome.counts);
         }
     }
 
-    /// A pool of fewer slots than its indices may name.
+    /// Values that are written a little behind their place.
     #[test]
-    fn states_past_their_pool_are_a_failure() {
+    fn values_past_their_rows_are_a_failure() {
         let outcome = sweep(
             |problem, executor, options| {
-                let mut grown = *problem;
-                if let Some(state) = &mut grown.final_state
-                    && let [slots, rest @ ..] = state.shape()
-                {
-                    let shape = [&[slots.saturating_add(1)], rest].concat();
-                    let larger = TensorArg::strided(state.ptr, 0, state.elem, &shape, state.strides());
-                    *state = larger.expect("a rank that is possible");
-                    state.bytes = u64::try_from(state.extent_bytes()).unwrap_or(u64::MAX);
-                }
-                plan(&grown, executor, options)
+                let mut moved = *problem;
+                moved.v_new.iter_mut().for_each(|v_new| v_new.ptr = v_new.ptr.wrapping_add(64));
+                moved.v_new.iter_mut().for_each(|v_new| v_new.bytes = v_new.bytes.saturating_add(64));
+                plan(&moved, executor, options)
             },
-            1_500,
+            800,
         );
-        let ran = |fault: &crate::fuzz::Fault| fault.what.contains("accepted, and then");
+        let found = ["accepted, and then", "what lies between the elements of a tensor has changed"];
+        let ran = |fault: &crate::fuzz::Fault| found.iter().any(|words| fault.what.contains(words));
         assert!(outcome.failed > 0 && outcome.panics == 0 && outcome.faults.iter().all(ran), "{outcome:?}");
     }
 }
