@@ -119,7 +119,7 @@ fn a_check_tells_wrong_recurrences() {
             ("null < slot && slot < slots_out as i32", "null < slot && slot <= slots_out as i32"),
             ("let live = wanted && null", "let live = null"),
             ("skipped + 1 == every", "skipped + 2 == every"),
-            ("c == chunks && end - row < BT", "false"),
+            ("let cut = last && end - row < BT;", "let cut = false;"),
             ("(select(final_k_first, 1, K), select(final_k_first, V, 1))", "(K, 1)"),
             ("(select(initial_k_first, 1, K), select(initial_k_first, V, 1))", "(1, V)"),
             ("bf16::rn(pair[0])", "bf16::rn(pair[1])"),

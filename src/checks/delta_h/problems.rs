@@ -30,7 +30,7 @@ pub fn few() -> Vec<Plan> {
     vec![
         Plan::of(&[64, 1, 0, 65, 130], Switches { strength: Strength::Mixed, ..plain(1) }),
         Plan::of(
-            &[0, 100, 7, 64, 0],
+            &[0, 100, 64, 7, 0],
             Switches {
                 h: 2,
                 hv: 2,

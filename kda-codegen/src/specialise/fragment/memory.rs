@@ -64,7 +64,8 @@ impl Specialiser<'_> {
                 self.load_fragment(&frag, addresses, condition, transposed, site)?
             }
             _ if condition.is_some() => {
-                let message = "only `ldmatrix` loads under a condition: 16-bit elements of shared memory, as they are stored";
+                let message =
+                    "only `ldmatrix` loads under a condition: 16-bit elements of shared memory, as they are stored";
                 return Err(Diagnostic::new(906, site, message));
             }
             _ => self.load_pairs(&frag, &view, &origin, transposed, site)?,
