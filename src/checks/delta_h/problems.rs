@@ -175,9 +175,11 @@ mod tests {
                 let alone = kda_ref::delta_h::run(&q, kda_ref::Mode::Emulate).expect("a call");
                 assert_eq!((p.read_slot(s.n).is_some(), alone.schedule.status), (q.read_slot(0).is_some(), 0));
                 if let (Some(a), Some(b)) = (&packed.v_new, &alone.v_new) {
-                    let rows = p.v_new_at(s.rows.0, 0)..p.v_new_at(s.rows.1, 0);
+                    let width = p.hv * kda_ref::delta_h::HEAD;
                     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
-                    assert!(bits(&a.values[rows.clone()]) == bits(&b.values[rows]), "{plan:?}");
+                    for at in (s.rows.0..s.rows.1).map(|token| p.v_new_at(token, 0)) {
+                        assert!(bits(&a.values[at..at + width]) == bits(&b.values[at..at + width]), "{plan:?}");
+                    }
                 }
                 if let (Some(a), Some(b), Some(from)) = (&packed.final_state, &alone.final_state, p.write_slot(s.n)) {
                     let to = q.write_slot(0).expect("a live slot");
