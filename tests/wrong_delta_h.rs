@@ -2,7 +2,7 @@
 //! budget, by a bit or a word that is prescribed, or by the simulator's report.
 
 use kda::checks::delta_h::call::{Call, Results};
-use kda::checks::delta_h::case::{Case, Plan};
+use kda::checks::delta_h::case::{Case, Plan, walks_segments};
 use kda::checks::delta_h::judge::{Expected, Tally, fits, h_order};
 use kda::checks::delta_h::{problems, work};
 use kda::checks::{Device, Extent, Measured};
@@ -104,7 +104,7 @@ fn variant(own: impl Fn(&DeltaHVariant) -> bool) -> DeltaHVariant {
 
 #[test]
 fn a_check_tells_wrong_recurrences() {
-    let whole = variant(|v| !v.maps() && !v.fold() && v.vs() == 32 && !v.scalar() && !v.v_first());
+    let whole = variant(|v| !v.maps() && !walks_segments(*v) && v.vs() == 32 && !v.scalar() && !v.v_first());
     each_is_noticed(
         whole,
         whole.desc(),
@@ -144,7 +144,7 @@ fn a_check_tells_wrong_scalar_gates() {
 
 #[test]
 fn a_check_tells_wrong_segments() {
-    let fold = variant(|v| v.fold() && !v.v_first());
+    let fold = variant(|v| walks_segments(*v) && !v.v_first());
     each_is_noticed(
         fold,
         fold.desc(),

@@ -61,6 +61,11 @@ pub struct Case {
     pub states: usize,
 }
 
+/// Whether a variant is for schedules whose sequences may be cut.
+pub fn walks_segments(variant: DeltaHVariant) -> bool {
+    variant.fold()
+}
+
 fn batch_of(sample: &Sample, split: bool) -> Batch {
     Batch {
         sequences: sample.cu_seqlens.len() as u64 - 1,
@@ -91,7 +96,7 @@ impl Case {
     /// The same problem on a device that may have no variant for segments: there nothing is cut.
     pub fn on(&self, executor: &dyn Executor) -> Case {
         let (major, minor) = executor.compute_capability();
-        let able = DeltaHVariant::ALL.iter().any(|v| v.fold() && v.desc().arch.runs_on(major, minor));
+        let able = DeltaHVariant::ALL.iter().any(|v| walks_segments(*v) && v.desc().arch.runs_on(major, minor));
         Case { split: self.split && able, ..self.clone() }
     }
 

@@ -11,7 +11,7 @@
 
 use super::Failure;
 use super::call::{Call, Results};
-use super::case::Case;
+use super::case::{Case, walks_segments};
 use super::work;
 use crate::checks::conv_verify::call::bf16_bits;
 use crate::checks::conv_verify::judge::Worst;
@@ -162,7 +162,7 @@ pub fn h_order(variant: DeltaHVariant) -> StateOrder {
 /// counts as `[K, V]`.
 pub fn fits(variant: DeltaHVariant, case: &Case, (major, minor): (u8, u8)) -> bool {
     !variant.maps()
-        && variant.fold() == case.batch().cut().is_some()
+        && walks_segments(variant) == case.batch().cut().is_some()
         && variant.scalar() == (case.sample.switches.gate == GateForm::Scalar)
         && (case.sample.switches.h_out || !variant.v_first())
         && variant.desc().arch.runs_on(major, minor)

@@ -20,7 +20,7 @@ pub mod schedules;
 pub mod work;
 
 use super::{Device, Extent, Request, Sink};
-use case::Plan;
+use case::{Plan, walks_segments};
 use judge::Tallies;
 use kda_core::KernelDesc;
 use kda_kernels::delta_h::DeltaHVariant;
@@ -85,7 +85,7 @@ pub fn sample_plan(variant: DeltaHVariant, odd: bool) -> Plan {
         in_place: odd,
         ..pools
     };
-    match variant.maps() || variant.fold() {
+    match variant.maps() || walks_segments(variant) {
         true => Plan::cut(&[3009], switches),
         false => Plan::of(&[65, 0, 130], switches),
     }
@@ -96,7 +96,7 @@ pub fn sample_plan(variant: DeltaHVariant, odd: bool) -> Plan {
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
     let variant = DeltaHVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), desc));
     let variant = variant.ok_or_else(|| format!("{} is no variant of delta_h", desc.entry))?;
-    let of_maps = |v: &DeltaHVariant| v.fold() && v.v_first() == variant.v_first();
+    let of_maps = |v: &DeltaHVariant| walks_segments(*v) && v.v_first() == variant.v_first();
     let walks = if variant.maps() { DeltaHVariant::ALL.into_iter().find(of_maps) } else { Some(variant) };
     let walks = walks.ok_or("no variant needs the maps")?;
     let case = sample_plan(variant, seed % 2 == 1).draw(seed);
