@@ -259,7 +259,7 @@ fn a_million_rows() {
 fn each_variant_on_its_sample_problem() {
     let Some((executor, _guard)) = device() else { return };
     let families = kda::checks::operators();
-    for desc in kda_kernels::delta_h::DESCS.into_iter().chain(kda_kernels::delta_h_schedule::DESCS) {
+    for desc in kda_kernels::delta_h::DESCS.iter().chain(kda_kernels::delta_h_schedule::DESCS) {
         let operator = families.iter().find(|operator| operator.name == desc.family).expect("its operator");
         for seed in [SEED, SEED + 1] {
             let mut wrong = Vec::new();
