@@ -63,7 +63,7 @@ pub struct Case {
 
 /// Whether a variant is for schedules whose sequences may be cut.
 pub fn walks_segments(variant: DeltaHVariant) -> bool {
-    variant.fold()
+    variant.split()
 }
 
 fn batch_of(sample: &Sample, split: bool) -> Batch {
