@@ -157,7 +157,8 @@ pub mod delta_h {
 
         #[role(load)]
         #[elect_one]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -206,7 +207,8 @@ pub mod delta_h {
         }
 
         #[role(decay)]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -244,7 +246,8 @@ pub mod delta_h {
         }
 
         #[role(math)]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -490,7 +493,8 @@ pub mod delta_h {
 
         #[role(store)]
         if const { !MAPS } {
-            for item in (ctaid.x..items).step_by(nctaid.x) {
+            for trip in (ctaid.x..items).step_by(nctaid.x) {
+                let item = work::item_of(trip, items);
                 let entry = first_entry + item / SLICES / heads * work::ENTRY;
                 let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
                 let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
