@@ -175,13 +175,16 @@ pub mod delta_h {
                 let map0 = schedule[[entry + work::MAP0]];
                 for i in 0..folds {
                     pdl::wait();
-                    #[unroll]
-                    for part in 0..4 {
-                        let slot = keys.acquire();
-                        slot.kg.tma_multicast(affine_in, [map0 + 1 + i, head, part / 2, part % 2 * 64, 0]);
-                        slot.commit();
+                    for part in 0..2 {
+                        #[unroll]
+                        for from in [0, 64] {
+                            let slot = keys.acquire();
+                            slot.kg.tma_multicast(affine_in, [map0 + 1 + i, head, part, from, 0]);
+                            slot.commit();
+                        }
                     }
                 }
+                keys.restart();
             }
             for c in 0..chunks {
                 let row = row0 + c * BT;
@@ -297,25 +300,25 @@ pub mod delta_h {
                     let b = work::load_image(affine_b.at([map0 + 1 + i, head, v0 / 64]));
                     let (high, low) = s.split_a::<bf16>();
                     s = Acc::<f32, VS, K>::zero();
-                    #[unroll]
-                    for part in 0..4 {
-                        let slot = keys.wait();
-                        let from = part % 2 * 64;
+                    for _ in 0..2 {
                         #[unroll]
-                        for half in HALVES {
-                            let rows = slot.kg.columns(half..half + 64).t();
-                            s.columns(half..half + 64).mma(high.columns(from..from + 64), rows);
-                            if const { part < 2 } {
+                        for from in [0, 64] {
+                            let slot = keys.wait();
+                            #[unroll]
+                            for half in HALVES {
+                                let rows = slot.kg.columns(half..half + 64).t();
+                                s.columns(half..half + 64).mma(high.columns(from..from + 64), rows);
                                 s.columns(half..half + 64).mma(low.columns(from..from + 64), rows);
                             }
+                            wgmma::commit();
+                            wgmma::wait::<0>();
+                            slot.release();
                         }
-                        wgmma::commit();
-                        wgmma::wait::<0>();
-                        slot.release();
                     }
                     let product = s.fragment().pairs();
                     s = Acc::of(Frag::<f32, 16, K>::from_pairs(from_fn::<32>(|j| product[j] + b[j])));
                 }
+                keys.restart();
             }
 
             if chunks > 0 {
