@@ -227,7 +227,7 @@ impl<'d> Call<'d> {
         let args = ScheduleArgs {
             cu: s.cu_seqlens,
             chunk_offsets: s.chunk_offsets,
-            work: s.workspace,
+            work_list: s.workspace,
             seqs: count(batch.sequences),
             rows: count(batch.rows),
             capacity: s.capacity.map_or(u32::MAX, count),
