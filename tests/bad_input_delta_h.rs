@@ -101,6 +101,11 @@ fn restrided(tensor: &TensorArg, axis: usize, stride: u64) -> TensorArg {
 /// A tensor argument: its name, where it is, the alignment it needs, and a type that it does not take.
 type Argument = (&'static str, fn(&mut Problem) -> &mut TensorArg, u64, Elem);
 
+/// With a step along the first axis that follows from its own.
+fn stepped(tensor: &TensorArg, step: impl Fn(u64) -> u64) -> TensorArg {
+    restrided(tensor, 0, step(tensor.strides()[0]))
+}
+
 fn gate(p: &mut Problem) -> &mut TensorArg {
     let (Gate::Cumulative(gate) | Gate::Decay(gate) | Gate::Scalar(gate)) = &mut p.gate;
     gate
@@ -174,8 +179,7 @@ fn sizes_that_do_not_fit() {
 fn layouts_that_do_not_fit() {
     // Rows that copies of 16 bytes cannot take.
     for (name, of, ..) in arguments().into_iter().filter(|(name, ..)| ["kg", "w", "u", "v_new"].contains(name)) {
-        let pitch =
-            |p: &mut Problem| *of(p) = resized(&restrided(of(p), 0, of(p).strides()[0] + 4), 0, of(p).shape()[0]);
+        let pitch = |p: &mut Problem| *of(p) = stepped(of(p), |step| step + 4);
         refused(&pitch, &[&format!("`{name}`"), "a stride along T that is a multiple of 8 elements"]);
         refused(&|p| *of(p) = restrided(of(p), 1, 136), &[&format!("`{name}`"), "a stride of 128 elements along HV"]);
         refused(&|p| *of(p) = restrided(of(p), 2, 2), &[&format!("`{name}`"), "a stride of 1 elements along "]);
@@ -186,13 +190,10 @@ fn layouts_that_do_not_fit() {
     {
         let order = "[K, V] (strides 128 and 1) or [V, K] (strides 1 and 128)";
         refused(&|p| *of(p) = restrided(of(p), 2, 136), &[&format!("`{name}` of shape"), order]);
-        refused(
-            &|p| *of(p) = restrided(of(p), 0, of(p).strides()[0] + 2),
-            &[&format!("`{name}`"), "that is a multiple of"],
-        );
+        refused(&|p| *of(p) = stepped(of(p), |step| step + 2), &[&format!("`{name}`"), "that is a multiple of"]);
     }
     for (name, of, ..) in arguments().into_iter().filter(|(name, ..)| ["h", "v_new", "final_state"].contains(name)) {
-        let twice = |p: &mut Problem| *of(p) = restrided(of(p), 0, of(p).strides()[0] / 2);
+        let twice = |p: &mut Problem| *of(p) = stepped(of(p), |step| step / 2);
         refused(&twice, &[&format!("`{name}`"), "addresses of their own"]);
     }
     for (name, of, ..) in arguments().into_iter().filter(|(name, ..)| name.ends_with("_slots")) {
@@ -213,7 +214,7 @@ fn memory_that_is_shared() {
                 let tensor = written(p);
                 tensor.ptr = at + 16 - tensor.bytes.next_multiple_of(16);
             };
-            refused(&share, &["shares memory with", &format!("`{output}`")]);
+            refused(&share, &["shares memory with", &format!("`{output}`"), &format!("`{other}`")]);
         }
     }
     refused_schedule(&|s| s.workspace.ptr = s.cu_seqlens.ptr, &["`workspace`", "shares memory with `cu_seqlens`"]);

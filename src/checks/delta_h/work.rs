@@ -124,7 +124,7 @@ impl Asked {
         let args = ScheduleArgs {
             cu: cu.dense(elem, &[count])?,
             chunk_offsets: if self.offsets { Some(offsets.dense(elem, &[count])?) } else { None },
-            work: work.dense(Elem::U32, &[words])?,
+            work_list: work.dense(Elem::U32, &[words])?,
             seqs: count as u32 - 1,
             rows: self.rows as u32,
             capacity: self.capacity.map_or(u32::MAX, |capacity| capacity as u32),
