@@ -278,7 +278,7 @@ pub mod delta_h {
             if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
                 let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
                 let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
-                let live = wanted && null < slot && slot < slots_in as i32;
+                let live = wanted && (null < slot || !initial_slots.is_present()) && slot < slots_in as i32;
                 let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
                 if initial_bf16.is_present() {
                     let from = initial_bf16.at([slot, head]);
@@ -479,7 +479,7 @@ pub mod delta_h {
                 }
             } else if kind & work::LAST != 0 {
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
-                let live = null < slot && slot < slots_out as i32;
+                let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
                 s.for_each(|v, k, pair| {
                     let at = (v0 + v) * v_step + k * k_step;
