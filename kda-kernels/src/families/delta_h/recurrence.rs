@@ -377,13 +377,13 @@ pub mod delta_h {
                         s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
                         wgmma::commit();
                     }
-                    // A barrier takes long to answer: it is asked in the shadow of the products.
-                    let next = wu.peek();
-                    let out = if const { !MAPS } { outs.peek() } else { 0 };
                     x = Acc::of(next_u);
                     if const { MAPS } {
                         x = x.map(|_, _, e| select(identity, 0.0, e));
                     }
+                    // A barrier takes long to answer: it is asked in the shadow of the products.
+                    let next = wu.peek();
+                    let out = if const { !MAPS } { outs.peek() } else { 0 };
                     wu_slot.release();
                     wu_slot = next.wait();
                     let out = if const { !MAPS } { out.acquire() } else { 0 };
