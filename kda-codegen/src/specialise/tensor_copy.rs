@@ -279,9 +279,9 @@ impl Specialiser<'_> {
         });
         if let Some(there) = self.map_presence(param) {
             let fetches = guard;
-            guard = self.builder.prologue(Class::Pred, |dst| {
-                And { ty: Type::Pred, dst, a: fetches.into(), b: there.into() }.into()
-            });
+            guard = self
+                .builder
+                .prologue(Class::Pred, |dst| And { ty: Type::Pred, dst, a: fetches.into(), b: there.into() }.into());
         }
         let map = Address { base: Base::Reg(address), offset: 0 };
         self.builder.at_head(when(guard), PrefetchTensorMap { map });
