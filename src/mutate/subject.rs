@@ -101,7 +101,7 @@ mod tests {
 
     /// Kernels that are not changed at random: what is wrong with changed ones is in `tests/wrong_delta_h.rs`.
     const UNCHANGED: [&str; 5] = [
-        "delta_h_schedule__i32",
+        "schedule__i32",
         "delta_h__nomaps_nosplit_vs32_cluster1_nostream_nov_first_noscalar",
         "delta_h__maps_nosplit_vs64_cluster1_nostream_nov_first_noscalar",
         "delta_h__nomaps_split_vs64_cluster2_stream_v_first_noscalar",
