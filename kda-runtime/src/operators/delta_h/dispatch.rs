@@ -3,19 +3,17 @@
 //! *Launches*: one that walks all sequences, or, where the schedule may cut some, one that computes the maps of their segments
 //! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
 //! *Eligibility*: a variant is written for one order of `h` and one form of gate, for whole sequences or segments.
-//! *Preference*: few heads take narrow slices of V, so that there are more CTAs; many take wide ones in clusters.
+//! *Preference* is a measured table, by N*HV: narrow slices of V where all of them run at the same time, wide ones in clusters
+//! elsewhere: `preference.rs`. Lengths are not known, and results do not depend on it.
 
-use super::NAME;
 use super::problem::{Gate, Problem};
 use super::schedule::{counted, words};
 use super::validate::{Layout, validate};
+use super::{NAME, preference as measured};
 use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, TensorArg};
 use kda_kernels::delta_h::{DeltaHArgs, DeltaHVariant};
-
-/// Most value heads at which narrow slices are preferred.
-const NARROW_HEADS: u64 = 32;
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,8 +49,12 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         None => {
             let fit = DeltaHVariant::ALL.into_iter().filter(|v| runs(v) && kind.refuses(*v).is_none());
-            let narrow = layout.batch.heads <= NARROW_HEADS;
-            match fit.min_by_key(|v| (v.vs() < 64) != narrow) {
+            let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
+            let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
+            let multiprocessors = executor.multiprocessors();
+            match fit
+                .min_by_key(|v| table.rank(measured_as(*v).desc().entry, layout.batch.rows, pairs, multiprocessors))
+            {
                 Some(variant) => variant,
                 None => {
                     let needed = DeltaHVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
@@ -76,6 +78,15 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     };
     let maps = launch(maps, map_entries, map_first, options.pdl)?;
     Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
+}
+
+/// The variant with the same slices of V that was measured.
+fn measured_as(variant: DeltaHVariant) -> DeltaHVariant {
+    let same = |v: &DeltaHVariant| {
+        let plain = !(v.maps() || v.split() || v.v_first() || v.scalar());
+        plain && (v.vs(), v.cluster()) == (variant.vs(), variant.cluster())
+    };
+    DeltaHVariant::ALL.into_iter().find(same).unwrap_or(variant)
 }
 
 /// What variants differ in, of one call.

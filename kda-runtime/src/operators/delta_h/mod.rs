@@ -14,9 +14,11 @@
 //! | [`problem`] | what a call takes |
 //! | `validate` | do its arguments fit each other |
 //! | [`dispatch`] | which variants run it, in how many launches |
+//! | [`preference`] | which one to prefer |
 
 pub mod batch;
 pub mod dispatch;
+pub mod preference;
 pub mod problem;
 #[cfg(test)]
 mod samples;
