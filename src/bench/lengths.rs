@@ -11,7 +11,7 @@ pub struct Named {
 }
 
 /// All of them. No two have the same numbers of rows and sequences, so that a [`Shape`] says which it is.
-pub const NAMED: [Named; 2] = [
+pub static NAMED: [Named; 2] = [
     Named { name: "fixed8192", lengths: &[8192] },
     Named { name: "mixed6", lengths: &[1300, 547, 2048, 963, 271, 3063] },
 ];

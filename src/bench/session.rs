@@ -84,7 +84,7 @@ pub fn run(
     let mut peers = if request.peers { peers(subject, request, watch)? } else { None };
     let mut arena = Arena::new(executor, need(subject, request)?, 1)?;
     for contract in &request.contracts {
-        let own_twin = subject.twin().is_some_and(|twin| twin.contract() == contract.name);
+        let own_twin = subject.twin().is_some_and(|twin| twin.contracts().contains(&contract.name));
         let mut checked: Vec<[u64; 3]> = Vec::new();
         for shape in &request.shapes {
             watch(Event::Step(format!("{} {shape}", contract.name)))?;

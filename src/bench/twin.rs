@@ -20,12 +20,14 @@ pub struct Kernel {
     pub tokens: u64,
     /// What the launcher needs.
     pub desc: &'static KernelDesc,
+    /// The same of the kernel that a call launches ahead of it.
+    pub ahead: Option<&'static KernelDesc>,
 }
 
 /// The hand-written twin of an operator.
 pub trait Twin: Sync {
-    /// The contract that it runs.
-    fn contract(&self) -> &'static str;
+    /// The contracts that it runs.
+    fn contracts(&self) -> &'static [&'static str];
 
     /// Its source, relative to the repository.
     fn source(&self) -> &'static str;
@@ -43,7 +45,12 @@ pub trait Twin: Sync {
         [shape.t, 0, 0]
     }
 
-    /// CTAs of a cluster of a configuration.
+    /// The kernel that a call launches ahead of that of a configuration.
+    fn ahead(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// CTAs of a cluster of a kernel.
     fn cluster(&self, _name: &str) -> u32 {
         1
     }
@@ -85,7 +92,8 @@ pub fn build(twin: &dyn Twin, shapes: &[Shape]) -> Result<Vec<Kernel>, Failure> 
         names.sort_unstable();
         names.dedup();
         for name in names {
-            kernels.push(Kernel { name, tokens: t, desc: describe(twin, &text, name)? });
+            let ahead = twin.ahead(name).map(|ahead| describe(twin, &text, ahead)).transpose()?;
+            kernels.push(Kernel { name, tokens: t, desc: describe(twin, &text, name)?, ahead });
         }
     }
     Ok(kernels)

@@ -1,7 +1,8 @@
 // delta_h by hand in CUDA C++, for sm_90a: the kernel beside which the one in the language is timed.
 //
-// Contract: that of kda-kernels/src/families/delta_h/recurrence.rs with whole sequences, a gate a key channel, f32 states [K, V]
-// of sequence n in place n, every chunk's h [K, V] stored, dense tensors, the work list that delta_h_schedule has written.
+// Contract: that of kda-kernels/src/families/delta_h/recurrence.rs with a gate a key channel, f32 states [K, V] of sequence n in
+// place n, initial and final ones apart, every chunk's h [K, V] stored, dense tensors, the work list that delta_h_schedule has
+// written. Whole sequences in one launch; or segments in two, `maps` and `fold`, of which the second is a dependent launch.
 //
 // A CTA walks the chunks of one (sequence, head, VS columns of V). S is held transposed, [V, K], in accumulators of one
 // warpgroup: rounded, they are the A operands of both products. A warp loads, one stores, one makes decays. Of two CTAs in a
@@ -20,17 +21,23 @@ struct Args {
   Map w, kg, u;          // [2 HV, T, 64], heads cut in two
   Map h;                 // [states HV 128, 128]
   Map v;                 // [T, HV 128]
+  Map m;                 // [2, maps HV 2 128, 64], rows of `maps_m` cut in two
   const float* gate;     // [T, HV, 128] cumulative, log2 units
   const float* initial;  // [N, HV, 128, 128] or null
   float* final;          // the same or null
   __nv_bfloat16* v_new;  // [T, HV, 128]
-  const uint32_t* list;  // 16 words, of which the first is the number of entries; entries of 8 words
-  uint32_t heads, rows;
+  const uint32_t* list;  // 16 words, of which the first two are numbers of entries of sequences and of maps; entries of 8 words
+  float2* maps_b;        // [maps, HV, 2, 32, 128] B of maps, each an image of registers
+  uint32_t* maps_m;      // [maps, HV, 2, 128, 64] M of maps, transposed, two bf16 a word: rounded, and what that leaves over
+  uint32_t heads, first; // word of the first entry
 };
-static_assert(sizeof(Args) == 704, "as the host packs it");
+static_assert(sizeof(Args) == 832, "as the host packs it");
 
 constexpr int STAGES = 4, BT = 64, D = 128, THREADS = 224, PITCH = 36;
-enum { SEQUENCE, ROW0, END, H0 };  // words of an entry
+enum { SEQUENCE, ROW0, END, H0, CHUNK, FIRST_CHUNK, KIND, MAP0 };  // words of an entry
+constexpr uint32_t IDENTITY = 1u << 30, LAST = 1u << 31;           // of KIND, whose low byte is the segment
+// What a kernel does: whole sequences, without and with a policy for stores; maps of segments; segments.
+enum Mode { WHOLE, STREAM, MAPS, FOLD };
 
 template <int VS> struct alignas(1024) Smem {
   __nv_bfloat16 w[STAGES][2][BT][64], kg[STAGES][2][BT][64];  // halves of K
@@ -72,12 +79,25 @@ INLINE bool elected() {
 }
 INLINE void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-INLINE void load(void* to, const Map& m, int x, int y, int z, uint64_t* b) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(at(to)), "l"(&m), "r"(x), "r"(y), "r"(z), "r"(at(b)) : "memory");
+// The second pass over the inputs finds in L2 what the first has read.
+template <int MODE> INLINE uint64_t load_policy() {
+  uint64_t policy;
+  if constexpr (MODE == MAPS) asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  else asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
 }
-INLINE void load_both(void* to, const Map& m, int x, int y, int z, uint64_t* b) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(at(to)), "l"(&m), "r"(x), "r"(y), "r"(z), "r"(at(b)), "h"((uint16_t)3) : "memory");
+#define TENSOR_3D "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+#define OPERANDS "r"(at(to)), "l"(&m), "r"(x), "r"(y), "r"(z), "r"(at(b))
+template <int MODE> INLINE void load(void* to, const Map& m, int x, int y, int z, uint64_t* b, uint64_t policy) {
+  if constexpr (MODE >= MAPS) asm volatile(TENSOR_3D ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::OPERANDS, "l"(policy) : "memory");
+  else asm volatile(TENSOR_3D " [%0], [%1, {%2, %3, %4}], [%5];" ::OPERANDS : "memory");
 }
+template <int MODE> INLINE void load_both(void* to, const Map& m, int x, int y, int z, uint64_t* b, uint64_t policy) {
+  const uint16_t both = 3;
+  if constexpr (MODE >= MAPS) asm volatile(TENSOR_3D ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6, %7;" ::OPERANDS, "h"(both), "l"(policy) : "memory");
+  else asm volatile(TENSOR_3D ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::OPERANDS, "h"(both) : "memory");
+}
+INLINE void wait_for_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 INLINE void load_row(void* to, const float* from, uint32_t bytes, uint64_t* b) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(at(to)), "l"(from), "r"(bytes), "r"(at(b)) : "memory");
 }
@@ -122,6 +142,17 @@ INLINE void round_to(uint32_t* a, const float (&d)[32]) {
 #pragma unroll
   for (int i = 0; i < 16; i++) asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(a[i]) : "f"(d[2 * i + 1]), "f"(d[2 * i]));
 }
+// The same, and what it leaves over.
+INLINE void split(uint32_t* a, uint32_t* over, const float (&d)[32]) {
+  round_to(a, d);
+  float left[32];
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    left[2 * i] = d[2 * i] - __uint_as_float(a[i] << 16);
+    left[2 * i + 1] = d[2 * i + 1] - __uint_as_float(a[i] & 0xffff0000u);
+  }
+  round_to(over, left);
+}
 INLINE void widen(float (&d)[32], const uint32_t* a) {
 #pragma unroll
   for (int i = 0; i < 16; i++) {
@@ -150,43 +181,62 @@ INLINE void decay(float (&d)[32], const float4* f) {
 
 template <int VS> struct Item {
   int head, slice, row0, end, chunks;
-  uint32_t sequence, h0;
+  uint32_t sequence, h0, kind, map0;
   __device__ Item(const Args& p, uint32_t item) {
-    const uint32_t* entry = p.list + 16 + item / (D / VS) / p.heads * 8;
+    const uint32_t* entry = p.list + p.first + item / (D / VS) / p.heads * 8;
     slice = item % (D / VS), head = item / (D / VS) % p.heads;
-    sequence = __ldg(entry + SEQUENCE), row0 = __ldg(entry + ROW0), end = __ldg(entry + END), h0 = __ldg(entry + H0);
+    sequence = __ldg(entry + SEQUENCE), row0 = __ldg(entry + ROW0), end = __ldg(entry + END);
+    h0 = __ldg(entry + H0) + __ldg(entry + FIRST_CHUNK), kind = __ldg(entry + KIND), map0 = __ldg(entry + MAP0);
     chunks = (end - row0 + BT - 1) / BT;
   }
+  __device__ int segment() const { return kind & 0xff; }
+  // Maps that are applied to B of the first segment.
+  __device__ int folds() const { return max(segment(), 1) - 1; }
+  // Place of a map of this head.
+  __device__ size_t map(const Args& p, uint32_t number) const { return (size_t)(map0 + number) * p.heads + head; }
 };
 #define EACH_ITEM(it) for (uint32_t it = blockIdx.x; it < items; it += gridDim.x)
 
-template <int VS, int CL> INLINE void load_role(const Args& p, Smem<VS>& s, uint32_t items) {
+template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS>& s, uint32_t items) {
   const int rank = blockIdx.x % CL;
-  Turns free{~0u}, first{1};
+  Turns wu_free{~0u}, kg_free{~0u}, first{1};
+  uint64_t policy = 0;
+  if constexpr (MODE >= MAPS) policy = load_policy<MODE>();
   EACH_ITEM(it) {
     const Item<VS> i(p, it);
     const int x = i.slice * VS % 64, z = 2 * i.head + i.slice * VS / 64;
     if (i.chunks > 0) {
       wait(&s.first_free, first.of(0)), first.next(0);
       expect(&s.first_full, sizeof s.first);
-      load(s.first, p.u, x, i.row0, z, &s.first_full);
+      load<MODE>(s.first, p.u, x, i.row0, z, &s.first_full, policy);
     }
     auto tile = [&](__nv_bfloat16 (*to)[BT][64], const Map& m, int row, uint64_t* full) {
-      if constexpr (CL == 2) load_both(to[rank], m, 0, row, 2 * i.head + rank, full);
-      else load(to, m, 0, row, 2 * i.head, full);
+      if constexpr (CL == 2) load_both<MODE>(to[rank], m, 0, row, 2 * i.head + rank, full, policy);
+      else load<MODE>(to, m, 0, row, 2 * i.head, full, policy);
     };
+    if constexpr (MODE == FOLD) {
+      if (i.folds() > 0) {
+        wait_for_predecessor();
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+      }
+      for (int k = 0; k < 4 * i.folds(); k++) {
+        const int g = k % STAGES, row = (i.map(p, 1 + k / 4) * 2 + k % 4 / 2) * D + k % 2 * BT;
+        wait(&s.kg_free[g], kg_free.of(g)), kg_free.next(g);
+        expect(&s.kg_full[g], sizeof s.kg[g]);
+        load_both<WHOLE>(s.kg[g][rank], p.m, 0, row, rank, &s.kg_full[g], 0);
+      }
+    }
     for (int c = 0, g = 0; c < i.chunks; c++, g = (g + 1) % STAGES) {
       const int row = i.row0 + c * BT, last = min(row + BT, i.end) - 1;
-      wait(&s.wu_free[g], free.of(g));
+      wait(&s.wu_free[g], wu_free.of(g)), wu_free.next(g);
       expect(&s.gate_full[g], sizeof s.gates[g]);
       load_row(s.gates[g], p.gate + ((size_t)last * p.heads + i.head) * D, sizeof s.gates[g], &s.gate_full[g]);
       expect(&s.wu_full[g], sizeof s.w[g] + sizeof s.u[g]);
       tile(s.w[g], p.w, row, &s.wu_full[g]);
-      load(s.u[g], p.u, x, c + 1 < i.chunks ? row + BT : row, z, &s.wu_full[g]);
-      wait(&s.kg_free[g], free.of(g));
+      load<MODE>(s.u[g], p.u, x, c + 1 < i.chunks ? row + BT : row, z, &s.wu_full[g], policy);
+      wait(&s.kg_free[g], kg_free.of(g)), kg_free.next(g);
       expect(&s.kg_full[g], sizeof s.kg[g]);
       tile(s.kg[g], p.kg, row, &s.kg_full[g]);
-      free.next(g);
     }
   }
 }
@@ -242,7 +292,7 @@ template <int VS, bool FIRST> INLINE void store_role(const Args& p, Smem<VS>& s,
   if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint32_t items, int warp, int lane) {
+template <int VS, int CL, int MODE> INLINE void math_role(const Args& p, Smem<VS>& s, uint32_t items, int warp, int lane) {
   float low[32], high[32], x[32];  // S^T, halves of K; v_new^T ahead of rounding
   uint32_t a[32], v[16], u[16] = {};
   float4 f[8];
@@ -290,30 +340,81 @@ template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint
     const size_t state = ((size_t)i.sequence * p.heads + i.head) * D * D + i.slice * VS + strip * 16 + lane / 4;
     // Element e of columns 8 j of a half: row of V, column of K.
     auto place_of = [&](int j, int e) { return (size_t)(8 * j + 2 * q + e % 2) * D + e / 2 * 8; };
+    // Images of registers: both halves of s, pairs of a thread 128 apart.
+    auto image = [&](uint32_t number) { return p.maps_b + (i.map(p, number) * 2 + i.slice) * 32 * 128 + threadIdx.x; };
+    auto load_image = [&](const float2* from) {
+#pragma unroll
+      for (int j = 0; j < 16; j++) {
+        const float2 a = from[128 * j], b = from[128 * (16 + j)];
+        low[2 * j] = a.x, low[2 * j + 1] = a.y, high[2 * j] = b.x, high[2 * j + 1] = b.y;
+      }
+    };
+    const bool identity = MODE == MAPS && i.kind & IDENTITY;
 #pragma unroll
     for (int j = 0; j < 8; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const bool there = p.initial && holds;
+        const bool there = p.initial && holds && (MODE < MAPS || i.segment() == 0);
         low[4 * j + e] = there ? p.initial[state + place_of(j, e)] : 0.f;
         high[4 * j + e] = there ? p.initial[state + place_of(j, e) + 64 * D] : 0.f;
       }
+    if (identity) {
+      const int v = i.slice * VS + strip * 16 + lane / 4;
+#pragma unroll
+      for (int j = 0; j < 32; j++) {
+        const int k = j / 4 * 8 + 2 * q + j % 2, mine = v + j / 2 % 2 * 8;
+        low[j] = k == mine, high[j] = k + 64 == mine;
+      }
+    }
+    if constexpr (MODE == FOLD) {
+      if (i.segment() > 0) wait_for_predecessor(), load_image(image(0));
+      const int folds = __shfl_sync(~0u, i.folds(), 0);
+      for (int n = 1; n <= folds; n++) {
+        // S <- M S + B, both factors in two parts: the product of what both leave over is below the rounding of f32.
+        uint32_t rest_of[32];
+        split(a, rest_of, low), split(a + 16, rest_of + 16, high);
+        load_image(image(n));
+        rest();
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+          wait(&s.kg_full[part], kg.of(part)), kg.next(part);
+          const uint64_t rows = descriptor<true>(s.kg[part]);
+          mma_fence();
+#pragma unroll
+          for (int k = 0; k < 4; k++) {
+            const int from = part % 2 * 16 + 4 * k;
+            mma<1, true>(low, a + from, rows + 128 * k), mma<1, true>(high, a + from, rows + 512 + 128 * k);
+            if (part < 2) mma<1, true>(low, rest_of + from, rows + 128 * k), mma<1, true>(high, rest_of + from, rows + 512 + 128 * k);
+          }
+          mma_commit();
+          mma_wait<0>(), rest();
+          arrive_all(&s.kg_free[part]);
+        }
+      }
+    }
+    // No values where columns of the identity are followed.
+    auto widen_u = [&] {
+      widen(x, u);
+      if constexpr (MODE == MAPS) {
+#pragma unroll
+        for (int j = 0; j < 32; j++) x[j] = identity ? 0.f : x[j];
+      }
+    };
     if (chunks > 0) {
       // First product of chunk 0. Nothing is in flight where the loop goes round.
       wait(&s.first_full, first.of(0)), first.next(0);
       load_u(s.first);
       arrive_warp(&s.first_free);
-      widen(x, u);
+      widen_u();
       wait(&s.wu_full[0], wu.of(0)), wu.next(0);
       round_to(a, low), round_to(a + 16, high);
       settle(x), mma_fence();
 #pragma unroll
       for (int k = 0; k < 8; k++) mma<-1, false>(x, a + 4 * k, descriptor<false>(s.w[0][k / 4]) + k % 4 * 2);
       mma_commit();
-      wait(&s.out_free[0], out.of(0)), out.next(0);
+      if constexpr (MODE != MAPS) wait(&s.out_free[0], out.of(0)), out.next(0);
       mma_wait<0>(), settle(x);
-      store_h(0);
-      arrive_warp(&s.out_full[0]);
+      if constexpr (MODE != MAPS) store_h(0), arrive_warp(&s.out_full[0]);
       load_factors(0), load_u(s.u[0]);
       decay(low, f), decay(high, f + 4), rest();
       wait(&s.kg_full[0], kg.of(0)), kg.next(0);
@@ -331,13 +432,13 @@ template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint
         for (int k = 0; k < 4; k++) mma<1, true>(high, v + 4 * k, keys + 512 + 128 * k);
         mma_commit();
         // A barrier takes long to answer: it is asked in the shadow of the products.
-        const bool landed = done(&s.wu_full[NEW], wu.of(NEW)), room = done(&s.out_free[B], out.of(B));
-        widen(x, u), settle(x);
+        const bool landed = done(&s.wu_full[NEW], wu.of(NEW)), room = MODE == MAPS || done(&s.out_free[B], out.of(B));
+        widen_u(), settle(x);
         arrive_all(&s.wu_free[OLD]);
         if (!landed) wait(&s.wu_full[NEW], wu.of(NEW));
         if (!room) wait(&s.out_free[B], out.of(B));
         wu.next(NEW), out.next(B);
-        store_v(B);
+        if constexpr (MODE != MAPS) store_v(B);
         // One half of s while the other is in flight.
         mma_wait<1>(), settle(low);
         round_to(a, low);
@@ -356,8 +457,7 @@ template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint
         // Loads ahead of the stores of h: shared memory serves in order.
         load_factors(NEW), load_u(s.u[NEW]);
         decay(low, f), decay(high, f + 4), rest();
-        store_h(B);
-        arrive_warp(&s.out_full[B]);
+        if constexpr (MODE != MAPS) store_h(B), arrive_warp(&s.out_full[B]);
         if (!keyed) wait(&s.kg_full[NEW], kg.of(NEW));
         kg.next(NEW);
         mma_wait<0>(), settle(x);
@@ -395,13 +495,33 @@ template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint
 #pragma unroll
       for (int k = 0; k < 4; k++) mma<1, true>(high, v + 4 * k, keys + 512 + 128 * k);
       mma_commit();
-      wait(&s.out_free[b], out.of(b)), out.next(b);
-      store_v(b);
-      arrive_warp(&s.out_full[b]);
+      if constexpr (MODE != MAPS) {
+        wait(&s.out_free[b], out.of(b)), out.next(b);
+        store_v(b);
+        arrive_warp(&s.out_full[b]);
+      }
       mma_wait<0>(), rest();
       arrive_all(&s.wu_free[g]), arrive_all(&s.kg_free[g]);
     }
-    if (p.final && holds) {
+    if constexpr (MODE == MAPS) {
+      if (identity) {
+        split(a, u, low), split(a + 16, v, high);
+        // Row of V of this lane, pairs of K.
+        uint32_t* to = p.maps_m + (i.map(p, i.segment()) * 2 * D + i.slice * VS + strip * 16 + lane / 4) * 64 + q;
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+          uint32_t* mine = to + j % 2 * 8 * 64 + j / 2 * 4;
+          mine[0] = a[j], mine[32] = a[16 + j], mine[D * 64] = u[j], mine[D * 64 + 32] = v[j];
+        }
+      } else {
+        float2* to = image(i.segment());
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+          to[128 * j] = make_float2(low[2 * j], low[2 * j + 1]);
+          to[128 * (16 + j)] = make_float2(high[2 * j], high[2 * j + 1]);
+        }
+      }
+    } else if (p.final && holds && i.kind & LAST) {
 #pragma unroll
       for (int j = 0; j < 8; j++)
 #pragma unroll
@@ -413,7 +533,7 @@ template <int VS, int CL> INLINE void math_role(const Args& p, Smem<VS>& s, uint
   }
 }
 
-template <int VS, int CL, bool FIRST> INLINE void recurrence(const Args& p) {
+template <int VS, int CL, int MODE> INLINE void recurrence(const Args& p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   Smem<VS>& s = *reinterpret_cast<Smem<VS>*>(memory);
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -428,25 +548,30 @@ template <int VS, int CL, bool FIRST> INLINE void recurrence(const Args& p) {
   }
   __syncthreads();
   if constexpr (CL == 2) asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if constexpr (MODE != FOLD) wait_for_predecessor();
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  const uint32_t items = __ldg(p.list) * p.heads * (D / VS);
-  if (warp < 4) math_role<VS, CL>(p, s, items, warp, lane);
-  else if (warp == 5) store_role<VS, FIRST>(p, s, items, lane);
+  const uint32_t items = __ldg(p.list + (MODE == MAPS)) * p.heads * (D / VS);
+  if (warp < 4) math_role<VS, CL, MODE>(p, s, items, warp, lane);
   else if (warp == 6) decay_role<VS>(p, s, items, lane);
-  else if (elected()) load_role<VS, CL>(p, s, items);
+  else if (warp == 4) {
+    if (elected()) load_role<VS, CL, MODE>(p, s, items);
+  } else if constexpr (MODE != MAPS) store_role<VS, MODE != WHOLE>(p, s, items, lane);
+  __syncwarp();
+  // Its successor waits for this grid, and through it for the one before.
+  if constexpr (MODE == FOLD) wait_for_predecessor();
   // Neither CTA of a cluster leaves while the other may still write its memory.
   if constexpr (CL == 2) {
-    __syncwarp();
     asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
   }
 }
 
-// NAME, columns of V a CTA, CTAs of a cluster, what is written leaves L2 first.
-#define KERNEL(NAME, VS, CL, FIRST)                                                             \
+// NAME, columns of V a CTA, CTAs of a cluster, what it does.
+#define KERNEL(NAME, VS, CL, MODE)                                                              \
   extern "C" __constant__ unsigned NAME##_shared = sizeof(Smem<VS>);                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(const __grid_constant__ Args p) { \
-    recurrence<VS, CL, FIRST>(p);                                                               \
+    recurrence<VS, CL, MODE>(p);                                                                \
   }
-KERNEL(v32, 32, 1, false)
-KERNEL(v64_pair, 64, 2, true)
+KERNEL(v32, 32, 1, WHOLE)
+KERNEL(v64_pair, 64, 2, STREAM)
+KERNEL(maps, 64, 1, MAPS)
+KERNEL(fold, 64, 2, FOLD)

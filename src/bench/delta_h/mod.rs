@@ -183,7 +183,7 @@ impl Call for Layer {
     }
 
     fn twin(&self, kernel: &Kernel, launch: Launch) -> Option<Vec<PreparedLaunch>> {
-        (!self.problem.split).then(|| vec![twin::launch(&self.problem, self.shape, kernel, launch)])
+        twin::launches(&self.problem, kernel, launch)
     }
 
     /// Values, the states of all chunks that there are, and final states.
