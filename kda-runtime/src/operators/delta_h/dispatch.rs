@@ -51,9 +51,9 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
             let fit = DeltaHVariant::ALL.into_iter().filter(|v| runs(v) && kind.refuses(*v).is_none());
             let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
             let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
-            let multiprocessors = executor.multiprocessors();
+            let (rows, multiprocessors) = (layout.batch.rows.max(1), executor.multiprocessors());
             match fit
-                .min_by_key(|v| table.rank(measured_as(*v).desc().entry, layout.batch.rows, pairs, multiprocessors))
+                .min_by_key(|v| table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors))
             {
                 Some(variant) => variant,
                 None => {
