@@ -147,7 +147,9 @@ fn a_damaged_call_stops() {
         let switches = Switches { damage: Some(damage), h_every: 2, ..Switches::plain(1) };
         let sample = Sample::random(&mut rng, &[10, 150, 70], switches);
         let schedule = sample.problem().schedule();
-        assert_eq!(schedule.status, status, "{damage:?}");
+        // A sequence that ends past the rows may have too many chunk states, too.
+        let also = if damage == Damage::PastTheRows { 4 } else { 0 };
+        assert_eq!(schedule.status & !also, status, "{damage:?}");
         assert!(schedule.sequences.len() < 3 && schedule.chunk_offsets.len() == 4);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod conv_verify;
 pub mod decode;
+pub mod delta_h;
 pub mod gemm;
 pub mod ladder;
 pub mod scale_add;
@@ -125,6 +126,13 @@ pub fn operators() -> Vec<Operator> {
             replay: conv_verify::replay,
         },
         Operator { name: "decode", run: decode::run, sample: decode::sample, replay: decode::replay },
+        Operator {
+            name: "delta_h_schedule",
+            run: delta_h::run_schedule,
+            sample: delta_h::sample_schedule,
+            replay: |_, _| Ok(None),
+        },
+        Operator { name: "delta_h", run: delta_h::run, sample: delta_h::sample, replay: delta_h::replay },
     ]);
     operators
 }

@@ -61,11 +61,16 @@ impl Specialiser<'_> {
 
     /// Whether the tensor of a view is there; `None` if it always is.
     pub(super) fn present(&mut self, view: &GlobalView) -> Option<Reg> {
-        let ParamKind::Tensor { optional: true, map: Some(_), .. } = self.resolved.params[view.param].kind else {
-            return view.present;
-        };
-        // What a map holds is the driver's affair, so a parameter of its own says it.
-        let says = |kind: &ParamKind| matches!(kind, ParamKind::Present { tensor } if *tensor as usize == view.param);
+        if matches!(self.resolved.params[view.param].kind, ParamKind::Tensor { map: Some(_), .. }) {
+            return self.map_presence(view.param);
+        }
+        view.present
+    }
+
+    /// Whether the tensor behind a map is there; `None` if it always is. What a map holds is the driver's affair, so a
+    /// parameter of its own says it.
+    pub(super) fn map_presence(&mut self, param: usize) -> Option<Reg> {
+        let says = |kind: &ParamKind| matches!(kind, ParamKind::Present { tensor } if *tensor as usize == param);
         let flag = self.resolved.params.iter().position(|p| says(&p.kind))?;
         Some(self.presence(flag, Type::U32))
     }

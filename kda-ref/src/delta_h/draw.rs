@@ -3,7 +3,7 @@
 use super::prepare::{Tokens, prepare};
 use super::problem::{Final, Gate, Initial, Problem};
 use super::sample::{Damage, GateForm, PoolForm, Sample, Strength, Switches};
-use super::schedule::Schedule;
+use super::schedule::{Room, Schedule};
 use super::{CHUNK, HEAD, STATE};
 use crate::budget::Stored;
 use crate::floats::{FloatVec, Floats, Rows};
@@ -26,7 +26,7 @@ impl Sample {
         }
         let rows = cu_seqlens[n] as usize + s.spare_rows;
         damage_boundaries(rng, &mut cu_seqlens, rows, s);
-        let needed = Schedule::new(&cu_seqlens, rows, s.h_every, None).h_chunks();
+        let needed = Schedule::new(&cu_seqlens, rows, s.h_every, Room::default()).h_chunks();
         let capacity =
             if s.damage == Some(Damage::Capacity) { rng.below(needed.max(1)) } else { needed + s.spare_chunks };
         let gate_stride = if s.gate == GateForm::Scalar { s.hv + pad } else { s.hv * HEAD + 4 * pad };
@@ -61,7 +61,7 @@ impl Sample {
     /// Rows of every processed sequence.
     fn fill_rows(&mut self, rng: &mut Rng) {
         let s = self.switches;
-        let schedule = Schedule::new(&self.cu_seqlens, self.rows, s.h_every, None);
+        let schedule = Schedule::new(&self.cu_seqlens, self.rows, s.h_every, Room::default());
         let [k_stride, w_stride, u_stride, gate_stride, _] = self.strides;
         let put = |to: &mut Vec<bf16>, at: usize, from: &[f64]| {
             to[at..at + HEAD].iter_mut().zip(from).for_each(|(to, from)| *to = bf16_from_f64(*from));

@@ -1,6 +1,6 @@
 //! What the operator takes, and where it reads and writes. All strides count elements; heads of a row follow each other.
 
-use super::schedule::{Schedule, Sequence};
+use super::schedule::{Room, Schedule, Sequence};
 use super::step::{Chunk, Real};
 use super::{HEAD, STATE};
 use crate::budget::Stored;
@@ -93,7 +93,8 @@ pub struct Problem<'a> {
 impl Problem<'_> {
     /// What the boundaries say.
     pub fn schedule(&self) -> Schedule {
-        Schedule::new(self.cu_seqlens, self.rows, self.h_every, self.h_buffer.map(|(capacity, _)| capacity))
+        let room = Room { h: self.h_buffer.map(|(capacity, _)| capacity), segments: None };
+        Schedule::new(self.cu_seqlens, self.rows, self.h_every, room)
     }
 
     /// Slot that sequence n reads; `None` when it starts from zeros.

@@ -2,16 +2,30 @@
 //!
 //! Sequence n is processed when for every m <= n: `0 <= cu[m] <= cu[m+1] <= T`, and its stored chunk states fit the
 //! capacity. From the first violation on nothing of that and later sequences is processed. With one of every m chunk states
-//! stored, sequence n of c chunks stores `ceil(c / m)` of them, from h index `chunk_offsets[n]` on.
+//! stored, sequence n of c chunks stores `ceil(c / m)` of them, from h index `chunk_offsets[n]` on. The status says all that
+//! the first sequence that is not processed lacks.
+//!
+//! Entries of the work list are eight words; in which order those of one length stand is open.
 
 use super::CHUNK;
 
-/// Status bit: boundaries out of order or negative.
+/// Status bit: boundaries out of order, negative or past 2^31 - 1.
 pub const OUT_OF_ORDER: u32 = 1;
 /// Status bit: boundaries past the allocated rows.
 pub const PAST_THE_ROWS: u32 = 2;
 /// Status bit: more chunk states than h holds.
 pub const PAST_THE_CAPACITY: u32 = 4;
+/// Status bit: more segments than the workspace has places for.
+pub const PAST_THE_SEGMENTS: u32 = 8;
+
+/// What there is room for beside the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Chunk states that h holds; absent: any number.
+    pub h: Option<usize>,
+    /// How sequences are cut, and the most segments of all that are; absent: none is cut.
+    pub segments: Option<(Split, usize)>,
+}
 
 /// A sequence that is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,24 +68,28 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Reads boundaries `[N+1]` over `rows` allocated rows; `capacity` is that of h, absent without h.
+    /// Reads boundaries `[N+1]` over `rows` allocated rows.
     ///
     /// # Panics
     /// If `h_every` is 0.
-    pub fn new(cu_seqlens: &[i64], rows: usize, h_every: usize, capacity: Option<usize>) -> Schedule {
+    pub fn new(cu_seqlens: &[i64], rows: usize, h_every: usize, room: Room) -> Schedule {
         let mut out = Schedule { sequences: vec![], chunk_offsets: vec![0], status: 0, chunks: 0 };
-        let mut h = 0;
+        let (mut h, mut segments) = (0, 0);
         for (n, pair) in cu_seqlens.windows(2).enumerate() {
             if out.status == 0 {
-                out.status = boundary_status(pair[0], pair[1], rows);
-            }
-            if out.status == 0 {
-                let sequence = Sequence { n, rows: (pair[0] as usize, pair[1] as usize), h, chunk: out.chunks };
+                let within = |row| i32::try_from(row).ok().and_then(|row| usize::try_from(row).ok());
+                let ends = within(pair[0]).zip(within(pair[1])).filter(|(begin, end)| begin <= end);
+                let rows_of = ends.unwrap_or((0, 0));
+                let sequence = Sequence { n, rows: rows_of, h, chunk: out.chunks };
                 let stored = sequence.chunks().div_ceil(h_every);
-                if capacity.is_some_and(|capacity| h + stored > capacity) {
-                    out.status = PAST_THE_CAPACITY;
-                } else {
-                    (h, out.chunks) = (h + stored, out.chunks + sequence.chunks());
+                let cut = room.segments.map_or(1, |(split, _)| split.parts(sequence.chunks()));
+                let more = if cut > 1 { cut } else { 0 };
+                out.status = if ends.is_none() { OUT_OF_ORDER } else { 0 }
+                    + if rows_of.1 > rows { PAST_THE_ROWS } else { 0 }
+                    + if room.h.is_some_and(|capacity| h + stored > capacity) { PAST_THE_CAPACITY } else { 0 }
+                    + if room.segments.is_some_and(|(_, most)| segments + more > most) { PAST_THE_SEGMENTS } else { 0 };
+                if out.status == 0 {
+                    (h, out.chunks, segments) = (h + stored, out.chunks + sequence.chunks(), segments + more);
                     out.sequences.push(sequence);
                 }
             }
@@ -88,42 +106,39 @@ impl Schedule {
     /// The entries of the launches. `split` is absent where sequences are never cut.
     pub fn work_list(&self, split: Option<Split>) -> WorkList {
         let mut list = WorkList::default();
-        let mut map = 0;
         for s in &self.sequences {
             let parts = split.map_or(1, |split| split.parts(s.chunks()));
-            for segment in 0..parts {
+            let entry = |segment: usize| {
                 let (first, end) = segment_chunks(s.chunks(), segment, parts);
-                let entry = Entry {
+                Entry {
                     sequence: s.n,
                     rows: s.chunk_rows(first, end),
                     h: s.h,
                     chunk: s.chunk + first,
                     first,
                     segment,
+                    parts,
                     last: segment + 1 == parts,
                     identity: false,
-                    map,
-                };
-                if segment == 0 {
-                    list.real.push(entry)
-                } else {
-                    list.fold.push(entry)
+                    map: list.map_slots,
                 }
-                if segment > 0 && segment + 1 < parts {
-                    list.map.extend([entry, Entry { identity: true, ..entry }]);
-                }
+            };
+            list.main.extend((0..parts).map(entry));
+            if parts > 1 {
+                list.maps.extend((0..parts - 1).map(entry));
+                list.maps.extend((1..parts - 1).map(|segment| Entry { identity: true, ..entry(segment) }));
+                list.map_slots += parts;
             }
-            map += parts - 1;
         }
-        list.real.sort_by_key(|entry| std::cmp::Reverse(entry.rows.1 - entry.rows.0));
+        // Whole sequences and first segments, longest first; then the others, late ones first.
+        let chunks = |entry: &Entry| (entry.rows.1 - entry.rows.0).div_ceil(CHUNK);
+        let place = |entry: &Entry| match entry.segment {
+            0 => (0, std::cmp::Reverse(chunks(entry))),
+            segment => (1, std::cmp::Reverse(segment)),
+        };
+        list.main.sort_by_key(place);
         list
     }
-}
-
-fn boundary_status(begin: i64, end: i64, rows: usize) -> u32 {
-    let past = i64::try_from(rows).is_ok_and(|rows| end > rows);
-    let out_of_order = begin < 0 || end < begin;
-    u32::from(out_of_order) * OUT_OF_ORDER + u32::from(past) * PAST_THE_ROWS
 }
 
 /// How long sequences are cut into segments.
@@ -169,6 +184,8 @@ pub struct Entry {
     pub first: usize,
     /// Segment of the sequence.
     pub segment: usize,
+    /// Segments of the sequence.
+    pub parts: usize,
     /// Whether it is the last one of the sequence.
     pub last: bool,
     /// Columns of the identity, without u: a map's matrix.
@@ -183,7 +200,7 @@ impl Entry {
         let flags = u32::from(self.last) << 31 | u32::from(self.identity) << 30;
         let numbers = [self.sequence, self.rows.0, self.rows.1, self.h, self.chunk, self.first, self.segment, self.map];
         let mut words = numbers.map(|number| number as u32);
-        words[6] |= flags;
+        words[6] |= (self.parts as u32) << 8 | flags;
         words
     }
 }
@@ -191,12 +208,12 @@ impl Entry {
 /// The entries of each launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkList {
-    /// Uncut sequences and first segments, longest first.
-    pub real: Vec<Entry>,
-    /// Of each inner segment the affine part and the matrix.
-    pub map: Vec<Entry>,
-    /// All segments but the first ones.
-    pub fold: Vec<Entry>,
+    /// Uncut sequences and first segments, longest first; then further segments, late ones first.
+    pub main: Vec<Entry>,
+    /// Of each cut sequence the affine parts of all segments but the last, then the matrices of the inner ones.
+    pub maps: Vec<Entry>,
+    /// Places of maps: as many as a cut sequence has segments.
+    pub map_slots: usize,
 }
 
 #[cfg(test)]
@@ -205,35 +222,48 @@ mod tests {
 
     #[test]
     fn stops_at_the_first_violation() {
-        let read = |cu: &[i64], capacity| {
-            let s = Schedule::new(cu, 300, 2, capacity);
+        let read = |cu: &[i64], h| {
+            let s = Schedule::new(cu, 300, 2, Room { h, segments: None });
             (s.sequences.len(), s.chunk_offsets, s.status, s.chunks)
         };
         assert_eq!(read(&[0, 64, 64, 300], None), (3, vec![0, 1, 1, 3], 0, 5));
         assert_eq!(read(&[0, 64, 64, 301, 302], None), (2, vec![0, 1, 1, 1, 1], PAST_THE_ROWS, 1));
         assert_eq!(read(&[0, 64, 63, 64], None), (1, vec![0, 1, 1, 1], OUT_OF_ORDER, 1));
         assert_eq!(read(&[-1, 64, 70], None), (0, vec![0, 0, 0], OUT_OF_ORDER, 0));
-        assert_eq!(read(&[400, 350], None), (0, vec![0, 0], OUT_OF_ORDER | PAST_THE_ROWS, 0));
+        assert_eq!(read(&[400, 350], None), (0, vec![0, 0], OUT_OF_ORDER, 0));
         assert_eq!(read(&[0, 64, 64, 300], Some(3)), (3, vec![0, 1, 1, 3], 0, 5));
         assert_eq!(read(&[0, 64, 64, 300], Some(2)), (2, vec![0, 1, 1, 1], PAST_THE_CAPACITY, 1));
-        assert_eq!(read(&[i64::MIN, i64::MAX], Some(0)), (0, vec![0, 0], OUT_OF_ORDER | PAST_THE_ROWS, 0));
+        assert_eq!(read(&[0, 64, 400], Some(2)), (1, vec![0, 1, 1], PAST_THE_ROWS | PAST_THE_CAPACITY, 1));
+        assert_eq!(read(&[0, i64::from(i32::MAX)], None).2, PAST_THE_ROWS);
+        assert_eq!(read(&[0, i64::from(i32::MAX) + 1], None).2, OUT_OF_ORDER);
+        assert_eq!(read(&[i64::MIN, i64::MAX], Some(0)), (0, vec![0, 0], OUT_OF_ORDER, 0));
         assert_eq!(read(&[5], None), (0, vec![0], 0, 0));
+        let segments = |most| {
+            let room = Room { h: None, segments: Some((Split { most: 4, least: 2 }, most)) };
+            Schedule::new(&[0, 64 * 6, 64 * 11, 64 * 20], 1280, 1, room)
+        };
+        assert_eq!((segments(7).status, segments(7).sequences.len()), (0, 3));
+        assert_eq!((segments(6).status, segments(6).chunk_offsets), (PAST_THE_SEGMENTS, vec![0, 6, 11, 11]));
     }
 
     #[test]
     fn segments_cover_a_sequence_once() {
         assert_eq!(Split::of_heads(8), Some(Split { most: 5, least: 16 }));
         assert_eq!((Split::of_heads(16), Split::of_heads(17)), (Some(Split { most: 3, least: 32 }), None));
-        let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, None);
+        let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, Room::default());
         let list = schedule.work_list(Some(Split { most: 4, least: 2 }));
-        assert_eq!((list.real.len(), list.map.len(), list.fold.len()), (3, 2 + 4, 2 + 3));
-        assert_eq!((list.real[0].rows, list.real[1].rows), ((3, 3 + 2 * 64), (500, 500 + 2 * 64)));
-        assert!(list.real.is_sorted_by_key(|entry| std::cmp::Reverse(entry.rows.1 - entry.rows.0)));
-        let (last, first) = (list.fold[4], list.fold[0]);
-        assert_eq!((last.map, last.segment, last.last, last.rows.1, last.chunk), (2, 3, true, 1076, 7 + 1 + 6));
-        assert_eq!((first.rows, first.first, first.h, first.last), ((131, 259), 2, 0, false));
-        assert_eq!(list.map[1].words(), [0, 131, 259, 0, 2, 2, 1 | 1 << 30, 0]);
-        let mut rows: Vec<_> = list.real.iter().chain(&list.fold).map(|entry| entry.rows).collect();
+        // Three and four segments, and the empty sequence between them.
+        assert_eq!((list.main.len(), list.maps.len(), list.map_slots), (3 + 1 + 4, 3 + 5, 7));
+        let of = |entry: &Entry| (entry.sequence, entry.segment);
+        let order = [(0, 0), (2, 0), (1, 0), (2, 3), (0, 2), (2, 2), (0, 1), (2, 1)];
+        assert_eq!(list.main.iter().map(of).collect::<Vec<_>>(), order);
+        let last = list.main[3];
+        assert_eq!((last.map, last.parts, last.last, last.rows.1, last.chunk), (3, 4, true, 1076, 7 + 1 + 6));
+        let inner = list.main[6];
+        assert_eq!((inner.rows, inner.first, inner.h, inner.last), ((131, 259), 2, 0, false));
+        assert_eq!(list.maps[2].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
+        assert_eq!(list.maps.iter().map(of).collect::<Vec<_>>()[3..], [(2, 0), (2, 1), (2, 2), (2, 1), (2, 2)]);
+        let mut rows: Vec<_> = list.main.iter().map(|entry| entry.rows).collect();
         rows.sort_unstable();
         assert!(rows.windows(2).all(|pair| pair[0].1 == pair[1].0) && rows[0].0 == 3 && rows[7].1 == 1076);
     }

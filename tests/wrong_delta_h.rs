@@ -1,0 +1,293 @@
+//! `delta_h` and its schedule with something wrong: a check must tell each of them from the right one, by an error beyond its
+//! budget, by a bit or a word that is prescribed, or by the simulator's report.
+
+use kda::checks::delta_h::call::{Call, Results};
+use kda::checks::delta_h::case::{Case, Plan, walks_segments};
+use kda::checks::delta_h::judge::{Expected, Tally, fits, h_order};
+use kda::checks::delta_h::{problems, work};
+use kda::checks::{Device, Extent, Measured};
+use kda::core::exec::{Executor, Stream};
+use kda::core::{Elem, KernelDesc, PreparedLaunch, TensorArg};
+use kda::mutate::subject::compile;
+use kda::reference::delta_h::sample::{PoolForm, Strength, Switches};
+use kda::reference::layout::StateOrder;
+use kda::reference::rng::Rng;
+use kda::runtime::executor::sim::SimExecutor;
+use kda::runtime::operators::delta_h::{Gate, Options, Problem, plan};
+use kda_kernels::delta_h::DeltaHVariant;
+use kda_kernels::delta_h_schedule::ScheduleVariant;
+
+const SEED: u64 = 2;
+
+/// The problems of a quick check, and slots of every kind that is not live.
+fn cases() -> Vec<Case> {
+    let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, null: 0, ..Switches::plain(1) };
+    let mut dead = Plan::of(&[30, 70, 0, 64], slots).draw(SEED);
+    for (map, count) in [
+        (&mut dead.sample.initial_slots, dead.sample.initial_count),
+        (&mut dead.sample.final_slots, dead.sample.final_count),
+    ] {
+        let map = map.as_mut().expect("slots");
+        map[..3].copy_from_slice(&[0, count as i32, -1]);
+    }
+    let mut first = Plan::of(&[70, 70], Switches { has_initial: true, ..Switches::plain(1) }).draw(SEED);
+    first.sample.has_initial = Some(vec![1, 0]);
+    let slow = Switches { strength: Strength::None, beta: 0.1, ..slots };
+    let segments = [false, true].map(|in_place| Plan::cut(&[3100, 40], Switches { in_place, ..slow }).draw(SEED));
+    let drawn = problems::few().into_iter().enumerate().map(|(at, plan)| plan.draw(SEED + at as u64));
+    drawn.chain([dead, first]).chain(segments).collect()
+}
+
+/// The cases that a variant runs, in its order, with what is right.
+fn own(variant: DeltaHVariant, capability: (u8, u8)) -> Vec<(Case, Expected)> {
+    cases()
+        .into_iter()
+        .filter(|case| fits(variant, case, capability))
+        .enumerate()
+        .map(|(at, case)| {
+            let order = if at % 2 == 0 { StateOrder::KFirst } else { StateOrder::VFirst };
+            let case = case.in_orders(order, h_order(variant));
+            let expected = Expected::of(&case).expect("the golden model runs");
+            (case, expected)
+        })
+        .collect()
+}
+
+/// Runs a case with another kernel in the place of the one of the same name.
+fn run(variant: DeltaHVariant, instead: &'static KernelDesc, case: &Case) -> Result<Results, String> {
+    let executor = SimExecutor::default();
+    let call = Call::new(Device::simulator(&executor), case).map_err(|e| e.to_string())?;
+    call.enqueue_schedule(Stream::default()).map_err(|e| e.to_string())?;
+    let options = Options { variant: Some(variant), pdl: true };
+    let planned = plan(&call.problem, &executor, &options).map_err(|e| e.to_string())?;
+    for launch in planned.launches().iter().filter(|launch| !launch.is_empty()) {
+        let desc = if launch.desc.entry == instead.entry { instead } else { launch.desc };
+        let launch = PreparedLaunch { desc, ..launch.clone() };
+        // SAFETY: the simulator touches no host memory; the buffers of the call outlive the launch.
+        unsafe { executor.launch(&launch, Stream::default()) }.map_err(|e| e.to_string())?;
+    }
+    call.results().map_err(|e| e.to_string())
+}
+
+fn passes(results: &Results, expected: &Expected) -> bool {
+    let mut tally = Tally::default();
+    tally.judge(results, expected).expect("a valid call");
+    tally.rows("").iter().all(Measured::passes)
+}
+
+/// A kernel of its family's source with one text replaced.
+fn changed(desc: &'static KernelDesc, family: &str, from: &str, to: &str) -> &'static KernelDesc {
+    let source = kda_kernels::SOURCES.into_iter().find(|source| source.family == family).expect("the source");
+    assert!(source.text.contains(from), "the source of {family} has no `{from}`");
+    let compiled = compile(desc, &source, &source.text.replace(from, to));
+    let compiled = compiled.unwrap_or_else(|errors| panic!("`{from}` -> `{to}`: {errors:?}"));
+    let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
+    KernelDesc { isa, shared_bytes, pdl, ..*desc }.with_text(compiled.ptx)
+}
+
+/// Every replaced text of a kernel is noticed in a call that a variant walks, and the kernel itself is right.
+#[track_caller]
+fn each_is_noticed(walks: DeltaHVariant, kernel: &'static KernelDesc, changes: &[(&str, &str)]) {
+    let capability = SimExecutor::default().compute_capability();
+    let cases = own(walks, capability);
+    let right = |desc: &'static KernelDesc| {
+        cases.iter().all(|(case, expected)| run(walks, desc, case).is_ok_and(|results| passes(&results, expected)))
+    };
+    assert!(right(kernel), "{} itself", kernel.entry);
+    let survivors: Vec<_> = changes.iter().filter(|(from, to)| right(changed(kernel, "delta_h", from, to))).collect();
+    assert!(survivors.is_empty(), "{}: {survivors:#?}", kernel.entry);
+}
+
+fn variant(own: impl Fn(&DeltaHVariant) -> bool) -> DeltaHVariant {
+    DeltaHVariant::ALL.into_iter().find(own).expect("the variant exists")
+}
+
+#[test]
+fn a_check_tells_wrong_recurrences() {
+    let whole = variant(|v| !v.maps() && !walks_segments(*v) && v.vs() == 32 && !v.scalar() && !v.v_first());
+    each_is_noticed(
+        whole,
+        whole.desc(),
+        &[
+            ("select(decays, row, ex2_approx(row))", "row"),
+            ("select(decays, row, ex2_approx(row))", "ex2_approx(row)"),
+            ("select(t < count, e, 0.0)", "e"),
+            ("let mut x = Acc::load_t(first.u);", "let mut x = Acc::<f32, VS, BT>::zero();"),
+            ("null < slot && slot < slots_in as i32", "null <= slot && slot < slots_in as i32"),
+            ("null < slot && slot < slots_in as i32", "null < slot && slot <= slots_in as i32"),
+            ("null < slot && slot < slots_out as i32", "null <= slot && slot < slots_out as i32"),
+            ("null < slot && slot < slots_out as i32", "null < slot && slot <= slots_out as i32"),
+            ("let live = wanted && null", "let live = null"),
+            ("skipped + 1 == every", "skipped + 2 == every"),
+            ("let cut = last && end - row < BT;", "let cut = false;"),
+            ("(select(final_k_first, 1, K), select(final_k_first, V, 1))", "(K, 1)"),
+            ("(select(initial_k_first, 1, K), select(initial_k_first, V, 1))", "(1, V)"),
+            ("bf16::rn(pair[0])", "bf16::rn(pair[1])"),
+            ("head / per_key_head", "0 * head"),
+        ],
+    );
+}
+
+#[test]
+fn a_check_tells_wrong_scalar_gates() {
+    let scalar = variant(|v| v.vs() == 64 && v.scalar() && v.v_first());
+    each_is_noticed(
+        scalar,
+        scalar.desc(),
+        &[
+            ("select(row + t < end, ex2_approx(last - mine), 0.0)", "ex2_approx(last)"),
+            ("to.factors[[0, DECAY]] = ex2_approx(last)", "to.factors[[0, DECAY]] = ex2_approx(0.0 - last)"),
+            ("head / per_key_head", "head"),
+        ],
+    );
+}
+
+#[test]
+fn a_check_tells_wrong_segments() {
+    let fold = variant(|v| walks_segments(*v) && !v.v_first());
+    each_is_noticed(
+        fold,
+        fold.desc(),
+        &[
+            ("h0 + first_chunk / every", "h0"),
+            ("max(kind & SEGMENT_MASK, 1) - 1", "kind & 0"),
+            ("map0 + 1 + i, head, v0 / 64", "map0 + i, head, v0 / 64"),
+            ("s.columns(half..half + 64).mma(low.columns(0..64), m0.kg.columns(half..half + 64).t());", ""),
+            ("s.columns(half..half + 64).mma(high.columns(64..128), rest1.kg.columns(half..half + 64).t());", ""),
+            ("segment > 0 || in_place && kind & LAST == 0", "segment > 0"),
+        ],
+    );
+    let maps = variant(|v| v.maps());
+    each_is_noticed(
+        fold,
+        maps.desc(),
+        &[
+            ("select(v0 + v == k, 1.0, 0.0)", "select(v0 + v == k, 0.5, 0.0)"),
+            ("select(identity, 0.0, e)", "e"),
+            ("map0 + segment, head, 1, v0, 0], m_low", "map0 + segment, head, 1, v0, 0], m_high"),
+        ],
+    );
+}
+
+#[test]
+fn a_check_tells_wrong_schedules() {
+    let batches = work::batches(Extent::Quick, &mut Rng::new(SEED));
+    let executor = SimExecutor::default();
+    for variant in ScheduleVariant::ALL {
+        let right = |desc: &'static KernelDesc| {
+            let own = batches.iter().filter(|asked| asked.wide == (variant.index_() == Elem::I64));
+            own.into_iter()
+                .all(|asked| asked.run_as(Device::simulator(&executor), variant, desc).is_ok_and(|wrong| wrong == 0))
+        };
+        assert!(right(variant.desc()), "{} itself", variant.desc().entry);
+        let changes = [
+            ("parts < 3, 1, parts", "parts < 2, 1, parts"),
+            ("!disorder && to > rows, PAST_ROWS", "!disorder && to > rows + 1, PAST_ROWS"),
+            ("|| to < from", "|| to <= from"),
+            ("at[1] + mine[1] > capacity", "at[1] + mine[1] >= capacity"),
+            ("at[2] + mine[2] > most_segments", "at[2] + mine[2] > most_segments + 1"),
+            ("(chunks + every - 1) / every", "chunks / every"),
+            ("chunks * (s + 1) / parts", "chunks / parts * (s + 1)"),
+            ("let kind = s | parts << 8;", "let kind = s;"),
+            ("(if n < stop { at[1] } else { all[1] })", "at[1]"),
+            ("255 - select(chunks < 128, chunks,", "select(chunks < 128, chunks,"),
+            ("2 * at[2] - 3 * at[3]", "2 * at[2] - 2 * at[3]"),
+            ("stop = min(stop, end);", "stop = end;"),
+        ];
+        let survivors: Vec<_> =
+            changes.iter().filter(|(from, to)| right(changed(variant.desc(), "delta_h_schedule", from, to))).collect();
+        assert!(survivors.is_empty(), "{}: {survivors:#?}", variant.desc().entry);
+    }
+}
+
+/// What spoils a call.
+type Spoil = fn(&mut Problem);
+
+fn exchanged(arg: TensorArg) -> TensorArg {
+    let s = arg.strides();
+    TensorArg::strided(arg.ptr, arg.bytes, arg.elem, arg.shape(), &[s[0], s[1], s[3], s[2]]).expect("a tensor")
+}
+
+#[test]
+fn a_check_tells_wrong_arguments() {
+    let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(2) };
+    let mut case = Plan::of(&[70, 130, 64], Switches { has_initial: true, ..slots }).draw(SEED);
+    case.sample.has_initial = Some(vec![1, 0, 1]);
+    let expected = Expected::of(&case).expect("the golden model runs");
+    let wrong: [(&str, Spoil); 13] = [
+        ("h_every", |p| p.h_every = 2),
+        ("initial_slots", |p| p.initial_slots = p.final_slots),
+        ("final_slots", |p| p.final_slots = p.initial_slots),
+        ("no flags", |p| p.has_initial = None),
+        ("no initial state", |p| (p.initial_state, p.initial_slots, p.has_initial) = (None, None, None)),
+        ("kg and w", |p| std::mem::swap(&mut p.kg, &mut p.w)),
+        ("u", |p| p.u = p.w),
+        ("gates as decays", |p| {
+            if let Gate::Cumulative(gk) = p.gate {
+                p.gate = Gate::Decay(gk);
+            }
+        }),
+        ("the order of initial states", |p| p.initial_state = p.initial_state.map(exchanged)),
+        ("the order of final states", |p| p.final_state = p.final_state.map(exchanged)),
+        ("the order of h", |p| p.h = p.h.map(exchanged)),
+        ("no h", |p| p.h = None),
+        ("no v_new", |p| p.v_new = None),
+    ];
+    let outcome = |spoil: Spoil| {
+        let executor = SimExecutor::default();
+        let mut call = Call::new(Device::simulator(&executor), &case).expect("memory");
+        spoil(&mut call.problem);
+        call.run(&Options::default()).map_err(|cause| cause.to_string())
+    };
+    assert!(passes(&outcome(|_| ()).expect("it runs"), &expected));
+    for (what, spoil) in wrong {
+        match outcome(spoil) {
+            Ok(results) => assert!(!passes(&results, &expected), "{what}"),
+            Err(report) => assert!(report.contains("error[KDA3"), "{what}: {report}"),
+        }
+    }
+}
+
+/// Each kind of stray write counts, and each wrong value.
+#[test]
+fn stray_writes_and_wrong_values_are_counted() {
+    let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, padding: 1, ..Switches::plain(1) };
+    let case = Plan::of(&[70, 0, 20], Switches { spare_rows: 3, spare_chunks: 2, ..slots }).draw(SEED);
+    let expected = Expected::of(&case).expect("the golden model runs");
+    let executor = SimExecutor::default();
+    let right =
+        Call::new(Device::simulator(&executor), &case).expect("memory").run(&Options::default()).expect("it runs");
+    assert!(passes(&right, &expected));
+    let p = case.sample.problem();
+    let one = half::bf16::ONE;
+    let fails = |what: &str, spoil: &dyn Fn(&mut Results)| {
+        let mut wrong = right.clone();
+        spoil(&mut wrong);
+        assert!(!passes(&wrong, &expected), "{what}");
+    };
+    fails("a row past the last", &|r| r.v_new[p.v_new_at(90, 0)] = one);
+    fails("the gap behind a row", &|r| r.v_new[p.v_new_at(5, 0) + 128] = one);
+    fails("a value of a row", &|r| r.v_new[p.v_new_at(69, 0) + 127] = half::bf16::from_f32(30.0));
+    fails("a chunk state past the active ones", &|r| r.h[p.h_at(3, 0)] = one);
+    fails("the gap behind a chunk state", &|r| r.h[p.h_at(1, 0) - 1] = one);
+    fails("a chunk state", &|r| r.h[p.h_at(1, 0) + 77] = half::bf16::from_f32(30.0));
+    let live: Vec<usize> = (0..3).filter_map(|n| p.write_slot(n)).collect();
+    let spare = (0..case.sample.final_count).find(|slot| !live.contains(slot)).expect("a spare slot");
+    let state = |r: &mut Results, at: usize| match &mut r.final_state {
+        kda::reference::floats::FloatVec::F32(values) => values[at] += 1.0,
+        kda::reference::floats::FloatVec::Bf16(_) => panic!("states of fp32"),
+    };
+    fails("a final state", &|r| state(r, p.final_at(live[0], 0)));
+    let empty = p.final_at(p.write_slot(1).expect("a live slot"), 0);
+    fails("the state of the empty sequence", &|r| match &mut r.final_state {
+        kda::reference::floats::FloatVec::F32(values) => values[empty] = f32::from_bits(values[empty].to_bits() ^ 1),
+        kda::reference::floats::FloatVec::Bf16(_) => panic!("states of fp32"),
+    });
+    fails("a slot that is nobody's", &|r| match &mut r.final_state {
+        kda::reference::floats::FloatVec::F32(values) => values[p.final_at(spare, 0)] = 0.0,
+        kda::reference::floats::FloatVec::Bf16(_) => panic!("states of fp32"),
+    });
+    fails("an input", &|r| r.changed_inputs = 1);
+    fails("a chunk offset", &|r| r.offsets[1] += 1);
+    fails("the status", &|r| r.words[3] = 1);
+}
