@@ -2,6 +2,7 @@
 # Fetches what the peers' scripts time, from PyPI into target/peers (nothing of it is part of this project):
 #   sglang-0.5.20, sglang-0.5.23   the Triton kernels that KDA verify and decode run, as single files
 #   fla-core-0.6.0                 the package fla, and einops, which it imports
+#   attn-gym-0.0.17                the package attn_gym
 # Needs python3 with pip. On a machine without a network, bring the folder along.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -45,6 +46,10 @@ mkdir -p "$into/fla-core-0.6.0"
 for file in "$into"/wheels/fla_core-0.6.0-*.whl "$into"/wheels/einops-0.8.1-*.whl; do
   python3 -m zipfile -e "$file" "$into/fla-core-0.6.0"
 done
+wheel attn-gym==0.0.17
+rm -rf "$into/attn-gym-0.0.17"
+mkdir -p "$into/attn-gym-0.0.17"
+python3 -m zipfile -e "$into"/wheels/attn_gym-0.0.17-*.whl "$into/attn-gym-0.0.17"
 # The wheels are large and not needed any more.
 rm -rf "$into/wheels"
 du -sh "$into"/*

@@ -4,6 +4,7 @@
 //! between shapes. Pools hold a million random elements over and over; their period is no size of a tensor that is reused.
 
 use super::Failure;
+use half::bf16;
 use kda_core::{Elem, Executor, TensorArg};
 use kda_ref::rng::Rng;
 use kda_runtime::executor::cuda::CudaExecutor;
@@ -23,6 +24,16 @@ pub enum Content {
     NarrowHistory,
     /// bf16 normals of deviation 0.1: states.
     NarrowState,
+    /// bf16, uniform within 0.1: keys.
+    Keys,
+    /// The same in a pool of their own: what keys are projected by.
+    Projections,
+    /// bf16, uniform within 1: values.
+    Values,
+    /// f32, uniform from -1 to 0: gates, log2 units.
+    Gates,
+    /// f32, uniform within 1: states.
+    WideState,
     /// Zeros ahead of the first call.
     Zero,
     /// Anything: the operator writes it.
@@ -31,11 +42,11 @@ pub enum Content {
     Exact,
 }
 
-const CONTENTS: usize = 9;
+const CONTENTS: usize = 14;
 /// Every tensor starts at a multiple of this many bytes.
 const ALIGN: u64 = 512;
 /// Bytes up to which a pool is counted: more than any device has, and the sum over all pools is a `u64`.
-const COUNTED: u64 = 1 << 60;
+const COUNTED: u64 = 1 << 56;
 /// Random elements in a pool before they repeat.
 const DRAWN: u64 = 1 << 20;
 
@@ -71,8 +82,9 @@ impl Need {
 impl Arena<'static> {
     /// An arena that counts what is taken.
     pub fn counting() -> Arena<'static> {
-        let pool = Pool { base: 1 << 20, capacity: COUNTED, used: 0 };
-        Arena { executor: None, pools: [pool; CONTENTS] }
+        // Operators refuse tensors that share memory.
+        let pool = |at: usize| Pool { base: (1 + at as u64) * COUNTED, capacity: COUNTED, used: 0 };
+        Arena { executor: None, pools: std::array::from_fn(pool) }
     }
 }
 
@@ -96,6 +108,16 @@ impl<'e> Arena<'e> {
         {
             let drawn = rng.normals_bf16(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+        let mut uniform =
+            |low: f64, high: f64| -> Vec<f64> { (0..DRAWN).map(|_| low + (high - low) * rng.uniform()).collect() };
+        for (content, most) in [(Content::Keys, 0.1), (Content::Projections, 0.1), (Content::Values, 1.0)] {
+            let drawn = uniform(-most, most).into_iter().flat_map(|v| bf16::from_f64(v).to_le_bytes());
+            arena.fill(executor, content, &drawn.collect::<Vec<u8>>())?;
+        }
+        for (content, low, high) in [(Content::Gates, -1.0, 0.0), (Content::WideState, -1.0, 1.0)] {
+            let drawn = uniform(low, high).into_iter().flat_map(|v| (v as f32).to_le_bytes());
+            arena.fill(executor, content, &drawn.collect::<Vec<u8>>())?;
         }
         for content in [Content::Zero, Content::Output, Content::Exact] {
             let pool = arena.pools[content as usize];

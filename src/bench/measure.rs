@@ -58,7 +58,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Loads the kernels and captures the calls.
+    /// Loads the kernels and captures the calls, each of one launch or several.
     ///
     /// # Safety
     /// The tensors of the launches must outlive the contender.
@@ -67,20 +67,20 @@ impl Contender {
     /// The device refuses a kernel or a launch.
     pub unsafe fn new(
         executor: &CudaExecutor,
-        launches: &[PreparedLaunch],
+        calls: &[Vec<PreparedLaunch>],
         rounds: usize,
     ) -> Result<Contender, Failure> {
-        for launch in launches {
+        for launch in calls.iter().flatten() {
             executor.warm(launch.desc)?;
         }
         let graph = executor.capture(|executor| {
-            for launch in (0..rounds).flat_map(|_| launches) {
+            for launch in (0..rounds).flat_map(|_| calls.iter().flatten()) {
                 // SAFETY: the caller keeps the tensors; calls of one stream follow each other.
                 unsafe { executor.launch(launch, Stream::default()) }?;
             }
             Ok(())
         })?;
-        Ok(Contender { graph, calls: rounds * launches.len() })
+        Ok(Contender { graph, calls: rounds * calls.len() })
     }
 
     /// One replay, µs a call.

@@ -6,7 +6,8 @@
 //! | question | file |
 //! | --- | --- |
 //! | which sizes | [`shape`] |
-//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`], [`decode`] |
+//! | how long are packed sequences | [`lengths`] |
+//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`], [`decode`], [`delta_h`] |
 //! | where do inputs lie, and what do they hold | [`arena`] |
 //! | how long does a call take | [`measure`] |
 //! | how fast is the memory | [`bandwidth`] |
@@ -21,7 +22,9 @@ pub mod arena;
 pub mod bandwidth;
 pub mod conv_verify;
 pub mod decode;
+pub mod delta_h;
 pub mod environment;
+pub mod lengths;
 pub mod measure;
 pub mod peers;
 pub mod report;
@@ -32,7 +35,7 @@ pub mod twin;
 pub mod twin_check;
 
 use arena::Arena;
-use kda_core::{Executor, KernelDesc, PreparedLaunch};
+use kda_core::{Executor, KernelDesc, PreparedLaunch, TensorArg};
 use kda_runtime::{OpError, Plan};
 use shape::{List, Shape};
 
@@ -97,6 +100,11 @@ pub trait Subject: Sync {
     /// What it is timed with.
     fn contracts(&self) -> &'static [Contract];
 
+    /// The launch modes that its calls differ in.
+    fn launches(&self) -> &'static [Launch] {
+        &Launch::ALL
+    }
+
     /// The shapes of a list.
     fn shapes(&self, list: List) -> Vec<Shape>;
 
@@ -142,18 +150,26 @@ pub trait Call {
         launch: Launch,
     ) -> Result<Plan, OpError>;
 
-    /// The same call by a hand-written kernel; `None` if that kernel cannot run it.
-    fn twin(&self, _kernel: &twin::Kernel, _launch: Launch) -> Option<PreparedLaunch> {
+    /// What runs once ahead of any number of calls, on the same tensors: its name and plan. It is timed on its own.
+    ///
+    /// # Errors
+    /// The device cannot run it.
+    fn ahead(&self, _executor: &dyn Executor) -> Result<Option<(&'static str, Plan)>, OpError> {
+        Ok(None)
+    }
+
+    /// The same call by hand-written kernels, the one named among them; `None` if that kernel cannot run it.
+    fn twin(&self, _kernel: &twin::Kernel, _launch: Launch) -> Option<Vec<PreparedLaunch>> {
         None
     }
 
-    /// Address and number of elements of the bf16 result that is compared with the twin's.
-    fn output(&self) -> Option<(u64, u64)> {
-        None
+    /// The results that are compared with the twin's: dense tensors of bf16 or f32.
+    fn outputs(&self) -> Vec<TensorArg> {
+        Vec::new()
     }
 }
 
 /// Every operator that can be timed.
 pub fn subjects() -> Vec<&'static dyn Subject> {
-    vec![&conv_verify::ConvVerify, &decode::Decode]
+    vec![&conv_verify::ConvVerify, &decode::Decode, &delta_h::DeltaH]
 }

@@ -15,6 +15,8 @@ pub enum Who {
     Twin,
     /// Another project's kernel.
     Peer,
+    /// What runs once ahead of any number of our calls.
+    Ahead,
 }
 
 impl Who {
@@ -24,6 +26,7 @@ impl Who {
             Who::Ours => "ours",
             Who::Twin => "twin",
             Who::Peer => "peer",
+            Who::Ahead => "ahead",
         }
     }
 }

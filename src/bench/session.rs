@@ -84,17 +84,19 @@ pub fn run(
     let mut peers = if request.peers { peers(subject, request, watch)? } else { None };
     let mut arena = Arena::new(executor, need(subject, request)?, 1)?;
     for contract in &request.contracts {
-        let own_twin = subject.twin().is_some_and(|twin| twin.contract() == contract.name);
-        let mut checked: Vec<u64> = Vec::new();
+        let own_twin = subject.twin().is_some_and(|twin| twin.contracts().contains(&contract.name));
+        let mut checked: Vec<[u64; 3]> = Vec::new();
         for shape in &request.shapes {
             watch(Event::Step(format!("{} {shape}", contract.name)))?;
             let site = Site { executor, subject, contract, shape: *shape, bandwidth, request };
             let calls = site.calls(&mut arena)?;
-            if own_twin && !checked.contains(&shape.t) {
-                checked.push(shape.t);
+            site.ahead(&calls)?;
+            let key = subject.twin().map_or([0; 3], |twin| twin.check_key(*shape));
+            if own_twin && !checked.contains(&key) {
+                checked.push(key);
                 twin_check::check(executor, calls[0].as_ref(), &mut twins, watch)?;
             }
-            let mut rows = Vec::new();
+            let mut rows = site.time_ahead(&calls)?;
             for launch in &request.launches {
                 let twins: &[Kernel] = if own_twin { &twins } else { &[] };
                 rows.extend(site.time(&calls, *launch, twins, watch)?);
@@ -190,6 +192,9 @@ struct Label {
     chosen: bool,
 }
 
+/// A contender: for each call its launches.
+type Lined = (Label, Vec<Vec<PreparedLaunch>>);
+
 impl Site<'_> {
     fn bytes(&self) -> f64 {
         self.subject.bytes(self.contract, self.shape)
@@ -205,18 +210,38 @@ impl Site<'_> {
         (0..sets(self.bytes())).map(|_| self.subject.call(arena, self.contract, self.shape)).collect()
     }
 
-    /// Launches of all contenders, one for each call.
-    fn launches(
-        &self,
-        calls: &[Box<dyn Call>],
-        launch: Launch,
-        twins: &[Kernel],
-    ) -> Result<Vec<(Label, Vec<PreparedLaunch>)>, Failure> {
-        let ours = |kernel: Option<&'static KernelDesc>| -> Result<Vec<PreparedLaunch>, Failure> {
-            calls.iter().map(|call| Ok(call.plan(self.executor, kernel, launch)?.prepared().clone())).collect()
+    /// Runs what runs once ahead of the calls.
+    fn ahead(&self, calls: &[Box<dyn Call>]) -> Result<(), Failure> {
+        for call in calls {
+            if let Some((_, plan)) = call.ahead(self.executor)? {
+                twin_check::once(self.executor, plan.launches())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The time of what runs once ahead of the calls. It has no floor.
+    fn time_ahead(&self, calls: &[Box<dyn Call>]) -> Result<Vec<Row>, Failure> {
+        let Some((name, _)) = calls[0].ahead(self.executor)? else { return Ok(Vec::new()) };
+        let mut launches = Vec::new();
+        for call in calls {
+            launches.extend(call.ahead(self.executor)?.map(|(_, plan)| plan.launches().to_vec()));
+        }
+        // SAFETY: the tensors lie in the arena, which outlives this call and with it the contender.
+        let contender = unsafe { Contender::new(self.executor, &launches, rounds(0.0, launches.len())) }?;
+        let time = in_turn(self.executor, std::slice::from_ref(&contender), self.request.samples)?[0];
+        let label = Label { who: Who::Ahead, kernel: name.into(), chosen: false };
+        let row = self.row(label, Launch::Plain.name(), time, None, contender.calls);
+        Ok(vec![Row { bytes: 0.0, floor_us: 0.0, of_floor: 0.0, of_copy: None, of_fill: None, ..row }])
+    }
+
+    /// Launches of all contenders for each call.
+    fn launches(&self, calls: &[Box<dyn Call>], launch: Launch, twins: &[Kernel]) -> Result<Vec<Lined>, Failure> {
+        let ours = |kernel: Option<&'static KernelDesc>| -> Result<Vec<Vec<PreparedLaunch>>, Failure> {
+            calls.iter().map(|call| Ok(call.plan(self.executor, kernel, launch)?.launches().to_vec())).collect()
         };
+        let chosen = calls[0].plan(self.executor, None, launch)?.desc();
         let choice = ours(None)?;
-        let chosen = choice[0].desc;
         let label = |desc: &KernelDesc, chosen| Label { who: Who::Ours, kernel: desc.entry.into(), chosen };
         let mut all = vec![(label(chosen, true), choice)];
         let mut names = vec![variant_name(chosen.entry)];
@@ -250,7 +275,7 @@ impl Site<'_> {
         twins: &[Kernel],
         watch: Watch,
     ) -> Result<Vec<Row>, Failure> {
-        let (labels, launches): (Vec<Label>, Vec<Vec<PreparedLaunch>>) =
+        let (labels, launches): (Vec<Label>, Vec<Vec<Vec<PreparedLaunch>>>) =
             self.launches(calls, launch, twins)?.into_iter().unzip();
         let contenders = |sets: usize| -> Result<Vec<Contender>, Failure> {
             let rounds = rounds(self.floor_us(), sets);

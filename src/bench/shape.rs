@@ -1,17 +1,19 @@
 //! The sizes that an operator is timed at.
 
+use super::lengths::Named;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Tokens a request, heads and requests; as many value heads as query/key heads.
+/// Tokens a request, heads and requests; as many value heads as query/key heads. For operators over packed sequences: rows
+/// in all, heads and sequences, whose lengths are those of [`lengths`](super::lengths).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Shape {
-    /// Tokens a request.
+    /// Tokens a request; rows of all packed sequences.
     pub t: u64,
     /// Heads.
     pub h: u64,
-    /// Requests.
+    /// Requests or sequences.
     pub n: u64,
 }
 
@@ -78,7 +80,12 @@ impl FromStr for Shapes {
 }
 
 fn shape(text: &str) -> Result<Shape, String> {
-    let needed = "all, small, table or a list of T:H:N (tokens, heads, requests) is needed";
+    let needed =
+        "all, small, table or a list of T:H:N (tokens, heads, requests) or NAME:H (packed sequences) is needed";
+    if let Some((named, heads)) = text.split_once(':').and_then(|(name, heads)| Some((Named::find(name)?, heads))) {
+        let heads = heads.parse().ok().filter(|size| (1..=MOST).contains(size));
+        return heads.map(|h| named.shape(h)).ok_or_else(|| format!("`{text}` is no shape; {needed}"));
+    }
     let sizes: Vec<u64> = text
         .split(':')
         .map(|size| size.parse().ok().filter(|size| (1..=MOST).contains(size)))
@@ -99,7 +106,22 @@ mod tests {
         assert_eq!("all".parse(), Ok(Shapes::Named(List::All)));
         let given = vec![Shape { t: 4, h: 8, n: 1 }, Shape { t: 6, h: 64, n: 128 }];
         assert_eq!("4:8:1,6:64:128".parse(), Ok(Shapes::Given(given)));
-        for wrong in ["", "4:8", "4:8:1:2", "4:8:x", "0:8:1", "4:8:1,", "4:8:99999999", "tables"] {
+        let packed = vec![Shape { t: 8192, h: 8, n: 1 }, Shape { t: 8192, h: 64, n: 6 }];
+        assert_eq!("fixed8192:8,mixed6:64".parse(), Ok(Shapes::Given(packed)));
+        for wrong in [
+            "mixed6",
+            "mixed6:0",
+            "mixed6:8:1",
+            "mixed7:8",
+            "",
+            "4:8",
+            "4:8:1:2",
+            "4:8:x",
+            "0:8:1",
+            "4:8:1,",
+            "4:8:99999999",
+            "tables",
+        ] {
             assert!(wrong.parse::<Shapes>().unwrap_err().contains("T:H:N"), "{wrong}");
         }
     }

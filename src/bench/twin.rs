@@ -1,7 +1,8 @@
 //! Hand-written CUDA C++ beside our kernels: compiled by nvcc when a run starts, launched by the same code.
 //!
 //! A source has one kernel for each configuration, with C linkage; the macro `TOKENS` is the number of tokens, the
-//! constant `NAME_shared` the dynamic shared memory that the kernel `NAME` needs. nvcc makes PTX of it once for each number
+//! constant `NAME_shared` the dynamic shared memory that the kernel `NAME` needs. The parameter of a kernel is one structure,
+//! which may begin with tensor maps. nvcc makes PTX of it once for each number
 //! of tokens; the text of one kernel is then a module of its own, so that the driver compiles what is launched and no more.
 
 use super::{Failure, shape::Shape};
@@ -19,18 +20,40 @@ pub struct Kernel {
     pub tokens: u64,
     /// What the launcher needs.
     pub desc: &'static KernelDesc,
+    /// The same of the kernel that a call launches ahead of it.
+    pub ahead: Option<&'static KernelDesc>,
 }
 
 /// The hand-written twin of an operator.
 pub trait Twin: Sync {
-    /// The contract that it runs.
-    fn contract(&self) -> &'static str;
+    /// The contracts that it runs.
+    fn contracts(&self) -> &'static [&'static str];
 
     /// Its source, relative to the repository.
     fn source(&self) -> &'static str;
 
     /// Most tokens that it can be compiled for; the least is 1.
     fn most_tokens(&self) -> u64;
+
+    /// Tokens that it is compiled for to run a shape.
+    fn tokens(&self, shape: Shape) -> u64 {
+        shape.t
+    }
+
+    /// Shapes of one key are checked once.
+    fn check_key(&self, shape: Shape) -> [u64; 3] {
+        [shape.t, 0, 0]
+    }
+
+    /// The kernel that a call launches ahead of that of a configuration.
+    fn ahead(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// CTAs of a cluster of a kernel.
+    fn cluster(&self, _name: &str) -> u32 {
+        1
+    }
 
     /// Threads of a CTA.
     fn block(&self) -> u32;
@@ -49,7 +72,8 @@ pub trait Twin: Sync {
 pub fn build(twin: &dyn Twin, shapes: &[Shape]) -> Result<Vec<Kernel>, Failure> {
     let source = locate(twin.source());
     let text = std::fs::read_to_string(&source).map_err(|cause| format!("{}: {cause}", source.display()))?;
-    let mut tokens: Vec<u64> = shapes.iter().map(|shape| shape.t).filter(|t| *t <= twin.most_tokens()).collect();
+    let mut tokens: Vec<u64> =
+        shapes.iter().map(|shape| twin.tokens(*shape)).filter(|t| *t <= twin.most_tokens()).collect();
     tokens.sort_unstable();
     tokens.dedup();
     let compile = |t: u64| compile(&source, &text, t).map_err(|failure| failure.to_string());
@@ -62,13 +86,14 @@ pub fn build(twin: &dyn Twin, shapes: &[Shape]) -> Result<Vec<Kernel>, Failure> 
     for (t, text) in tokens.into_iter().zip(texts) {
         let text = text?;
         let mut names: Vec<&'static str> = Vec::new();
-        for shape in shapes.iter().filter(|shape| shape.t == t) {
+        for shape in shapes.iter().filter(|shape| twin.tokens(**shape) == t) {
             names.extend(twin.configurations(*shape));
         }
         names.sort_unstable();
         names.dedup();
         for name in names {
-            kernels.push(Kernel { name, tokens: t, desc: describe(twin, &text, name)? });
+            let ahead = twin.ahead(name).map(|ahead| describe(twin, &text, ahead)).transpose()?;
+            kernels.push(Kernel { name, tokens: t, desc: describe(twin, &text, name)?, ahead });
         }
     }
     Ok(kernels)
@@ -154,7 +179,7 @@ fn describe(twin: &dyn Twin, text: &str, entry: &'static str) -> Result<&'static
         isa: IsaVersion::new(9, 0),
         ptx,
         block: twin.block(),
-        cluster: 1,
+        cluster: twin.cluster(entry),
         grid: [Expr::Int(1); 3],
         min_blocks_per_sm: 1,
         shared_bytes,

@@ -5,32 +5,39 @@ use super::twin::Kernel;
 use super::{Call, Failure, Launch};
 use half::bf16;
 use kda_core::exec::Stream;
-use kda_core::{Executor, PreparedLaunch};
+use kda_core::{Elem, Executor, PreparedLaunch, TensorArg};
 use kda_runtime::executor::cuda::CudaExecutor;
 
 /// Largest relative difference of a twin's result: both are rounded to bf16, by half a unit of the last place each.
 const MOST_DIFFERENCE: f64 = 4e-3;
 /// Calls after which a rolled history no longer changes: it then holds the newest inputs alone.
 const SETTLED: usize = 4;
+/// Most elements of a result that are read, from its end on: what a recurrence gets wrong has gathered there.
+const MOST_ELEMENTS: u64 = 1 << 26;
 
 /// Runs a call by our kernel and by each twin that can run it, and drops twins whose result is not ours but for rounding.
 ///
 /// # Errors
 /// The device refuses a launch or a copy.
 pub fn check(executor: &CudaExecutor, call: &dyn Call, twins: &mut Vec<Kernel>, watch: Watch) -> Result<(), Failure> {
-    let Some((out, elements)) = call.output() else { return Ok(()) };
-    let ours = call.plan(executor, None, Launch::Plain)?.prepared().clone();
+    let outputs = call.outputs();
+    if outputs.is_empty() {
+        return Ok(());
+    }
+    let ours = call.plan(executor, None, Launch::Plain)?.launches().to_vec();
     for _ in 1..SETTLED {
         once(executor, &ours)?;
     }
-    let expected = result(executor, &ours, out, elements)?;
+    let expected = results(executor, &ours, &outputs)?;
     let mut kept = Vec::new();
     for kernel in twins.drain(..) {
         let Some(launch) = call.twin(&kernel, Launch::Plain) else {
             kept.push(kernel);
             continue;
         };
-        let difference = distance(&expected, &result(executor, &launch, out, elements)?);
+        let found = results(executor, &launch, &outputs)?;
+        let apart = expected.iter().zip(&found).map(|(ours, its)| distance(ours, its));
+        let difference = apart.fold(0.0, f64::max);
         let what = format!("twin {} T={}: out differs from ours by {difference:.1e}", kernel.name, kernel.tokens);
         if difference <= MOST_DIFFERENCE {
             watch(Event::Note(what))?;
@@ -43,9 +50,15 @@ pub fn check(executor: &CudaExecutor, call: &dyn Call, twins: &mut Vec<Kernel>, 
     Ok(())
 }
 
-fn once(executor: &CudaExecutor, launch: &PreparedLaunch) -> Result<(), Failure> {
-    // SAFETY: the tensors lie in the arena, which outlives the wait below; nothing else runs.
-    unsafe { executor.launch(launch, Stream::default()) }?;
+/// Runs the launches of a call, and waits.
+///
+/// # Errors
+/// The device refuses a launch.
+pub fn once(executor: &CudaExecutor, launches: &[PreparedLaunch]) -> Result<(), Failure> {
+    for launch in launches {
+        // SAFETY: the tensors lie in the arena, which outlives the wait below; nothing else runs.
+        unsafe { executor.launch(launch, Stream::default()) }?;
+    }
     Ok(executor.synchronize(Stream::default())?)
 }
 
@@ -54,22 +67,42 @@ fn once(executor: &CudaExecutor, launch: &PreparedLaunch) -> Result<(), Failure>
 /// # Errors
 /// The device refuses a copy.
 pub fn is_finite(executor: &CudaExecutor, call: &dyn Call) -> Result<bool, Failure> {
-    let Some((out, elements)) = call.output() else { return Ok(true) };
-    Ok(read(executor, out, elements)?.iter().all(|value| value.is_finite()))
+    for tensor in call.outputs() {
+        if !read(executor, &tensor)?.iter().all(|value| value.is_finite()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
-/// The result of a launch, over poison.
-fn result(executor: &CudaExecutor, launch: &PreparedLaunch, out: u64, elements: u64) -> Result<Vec<f64>, Failure> {
-    executor.fill(out, 0xFF, 2 * elements)?;
-    once(executor, launch)?;
-    read(executor, out, elements)
+/// The results of a call, over poison.
+fn results(
+    executor: &CudaExecutor,
+    launches: &[PreparedLaunch],
+    outputs: &[TensorArg],
+) -> Result<Vec<Vec<f64>>, Failure> {
+    for tensor in outputs {
+        executor.fill(tensor.ptr, 0xFF, bytes(tensor))?;
+    }
+    once(executor, launches)?;
+    outputs.iter().map(|tensor| read(executor, tensor)).collect()
 }
 
-/// Elements of bf16.
-fn read(executor: &CudaExecutor, out: u64, elements: u64) -> Result<Vec<f64>, Failure> {
-    let mut bytes = vec![0; 2 * elements as usize];
-    executor.read(out, &mut bytes)?;
-    Ok(bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]]).to_f32())).collect())
+/// Bytes of a dense tensor.
+fn bytes(tensor: &TensorArg) -> u64 {
+    tensor.shape().iter().product::<u64>() * u64::from(tensor.elem.bytes())
+}
+
+/// The last elements of a dense tensor of bf16 or f32.
+fn read(executor: &CudaExecutor, tensor: &TensorArg) -> Result<Vec<f64>, Failure> {
+    let all = bytes(tensor);
+    let read = all.min(MOST_ELEMENTS * u64::from(tensor.elem.bytes()));
+    let mut raw = vec![0; read as usize];
+    executor.read(tensor.ptr + all - read, &mut raw)?;
+    Ok(match tensor.elem {
+        Elem::F32 => raw.chunks_exact(4).map(|v| f64::from(f32::from_le_bytes([v[0], v[1], v[2], v[3]]))).collect(),
+        _ => raw.chunks_exact(2).map(|v| f64::from(bf16::from_le_bytes([v[0], v[1]]).to_f32())).collect(),
+    })
 }
 
 /// Distance relative to the first, in the Frobenius norm; NaN counts as infinitely far.

@@ -113,12 +113,13 @@ impl Call for Verify {
         plan(&self.problem, executor, &options(variant, launch))
     }
 
-    fn twin(&self, kernel: &Kernel, launch: Launch) -> Option<PreparedLaunch> {
-        (kernel.tokens == self.shape.t).then(|| twin::launch(&self.problem, self.shape, self.bytes, kernel, launch))
+    fn twin(&self, kernel: &Kernel, launch: Launch) -> Option<Vec<PreparedLaunch>> {
+        let fits = kernel.tokens == self.shape.t;
+        fits.then(|| vec![twin::launch(&self.problem, self.shape, self.bytes, kernel, launch)])
     }
 
-    fn output(&self) -> Option<(u64, u64)> {
-        Some((self.problem.out.ptr, self.shape.n * self.shape.t * self.shape.h * HEAD))
+    fn outputs(&self) -> Vec<TensorArg> {
+        vec![self.problem.out]
     }
 }
 

@@ -16,8 +16,8 @@ const ARGUMENT: usize = 16 * 8 + 10 * 4;
 pub struct HandWritten;
 
 impl Twin for HandWritten {
-    fn contract(&self) -> &'static str {
-        "fp32"
+    fn contracts(&self) -> &'static [&'static str] {
+        &["fp32"]
     }
 
     fn source(&self) -> &'static str {

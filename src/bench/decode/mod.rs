@@ -71,7 +71,7 @@ impl Subject for Decode {
         if shape.t != 1 {
             return Err(format!("decode takes one token a request, T = 1; {shape} has T = {}", shape.t).into());
         }
-        Ok(Box::new(Step { problem: problem(arena, &Form::of(contract), shape)?, shape }))
+        Ok(Box::new(Step { problem: problem(arena, &Form::of(contract), shape)? }))
     }
 
     fn choices(&self) -> &'static [Choice] {
@@ -112,7 +112,6 @@ impl Form {
 
 struct Step {
     problem: Problem,
-    shape: Shape,
 }
 
 impl Call for Step {
@@ -126,8 +125,8 @@ impl Call for Step {
         plan(&self.problem, executor, &options(variant, launch))
     }
 
-    fn output(&self) -> Option<(u64, u64)> {
-        Some((self.problem.out.ptr, self.shape.pairs() * HEAD))
+    fn outputs(&self) -> Vec<TensorArg> {
+        vec![self.problem.out]
     }
 }
 

@@ -50,7 +50,7 @@ fn row(line: &str, subject: &dyn Subject) -> Result<Row, String> {
         return Err(format!("a time of {}; times of {} are needed", field("op"), subject.name()));
     }
     let contract = subject.contracts().iter().find(|contract| contract.name == field("contract"));
-    let who = [Who::Ours, Who::Twin, Who::Peer].into_iter().find(|who| who.name() == field("who"));
+    let who = [Who::Ours, Who::Twin, Who::Peer, Who::Ahead].into_iter().find(|who| who.name() == field("who"));
     let unknown = |name: &str| format!("there is no {name} `{}`", field(name));
     Ok(Row {
         op: subject.name(),

@@ -28,15 +28,16 @@ use std::path::PathBuf;
 /// Options of `kda bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Operator to time: conv_verify or decode.
+    /// Operator to time: conv_verify, decode or delta_h.
     op: String,
-    /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests).
+    /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests); for delta_h rows, heads and sequences,
+    /// or fixed8192:H and mixed6:H.
     #[arg(long, value_name = "LIST")]
     shapes: Option<Shapes>,
     /// Our kernels: auto (dispatch's choice), all (every one that can run a shape), or an entry or variant name.
     #[arg(long, value_name = "WHICH", default_value = "auto")]
     variants: String,
-    /// Launch modes: plain, pdl, pdl-stable.
+    /// Launch modes: plain, pdl, pdl-stable; those that the operator's calls differ in are timed.
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "plain,pdl,pdl-stable")]
     launch: Vec<String>,
     /// Contracts; all of the operator's if absent.
@@ -120,10 +121,16 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
         let needed = Launch::ALL.map(Launch::name).join(", ");
         Launch::find(name).ok_or_else(|| Stop::Input(format!("there is no launch mode `{name}`; {needed} are known")))
     });
+    let mut launches = launches.collect::<Result<Vec<Launch>, Stop>>()?;
+    launches.retain(|launch| subject.launches().contains(launch));
+    if launches.is_empty() {
+        let needed = subject.launches().iter().map(|launch| launch.name()).collect::<Vec<_>>().join(", ");
+        return Err(Stop::Input(format!("{} has the launch modes {needed}; one of them is needed", subject.name())));
+    }
     let mut request = Request {
         shapes,
         contracts: contracts(&arguments.contract, subject)?,
-        launches: launches.collect::<Result<_, _>>()?,
+        launches,
         variants: variants(&arguments.variants, subject)?,
         warm: arguments.warm,
         twin: arguments.twin,
@@ -132,7 +139,7 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
     };
     if tunes {
         request.variants = Variants::EachName;
-        request.launches = Launch::ALL.to_vec();
+        request.launches = subject.launches().to_vec();
         let chosen: Vec<Contract> = subject.choices().iter().flat_map(|choice| choice.contracts).copied().collect();
         if !arguments.contract.is_empty() && chosen.iter().any(|contract| !request.contracts.contains(contract)) {
             let needed: Vec<&str> = chosen.iter().map(|contract| contract.name).collect();

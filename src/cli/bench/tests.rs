@@ -53,6 +53,8 @@ fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
         assert!(request.shapes.len() > 50);
     }
     assert_eq!(parse(&["decode", "--tune"]).unwrap().contracts.len(), 4);
+    let request = parse(&["delta_h", "--tune"]).unwrap();
+    assert_eq!((request.launches, request.contracts.len()), (vec![Launch::Plain, Launch::Pdl], 1));
     let error = parse(&["decode", "--tune", "--contract", "fp32,bf16"]).unwrap_err();
     assert!(error.contains("the tables of decode need times with fp32, fp32-kv, bf16, bf16-kv"), "{error}");
     for other in ["--twin", "--peers", "--variants=all", "--launch=plain"] {
@@ -63,11 +65,12 @@ fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
 #[test]
 fn what_is_not_known_is_named_with_what_is() {
     for (words, expected) in [
-        (&["conv_verifi"][..], "one of conv_verify, decode is needed"),
+        (&["conv_verifi"][..], "one of conv_verify, decode, delta_h is needed"),
         (&["conv_verify", "--shapes", "tiny"], "T:H:N"),
         (&["decode", "--shapes", "1:8:1,4:8:1"], "4:8:1 has T = 4"),
         (&["conv_verify", "--shapes", "65536:65536:65536"], "bytes are needed"),
         (&["conv_verify", "--launch", "eager"], "plain, pdl, pdl-stable are known"),
+        (&["delta_h", "--launch", "pdl-stable"], "delta_h has the launch modes plain, pdl; one of them is needed"),
         (&["conv_verify", "--contract", "fp8"], "one of fp32, bf16 is needed"),
         (&["conv_verify", "--variants", "bv7"], "an entry's suffix without the number of tokens"),
         (&["conv_verify", "--samples", "0"], "1..=10000"),

@@ -203,12 +203,7 @@ impl Specialiser<'_> {
     }
 
     /// `Acc::<f32, M, N>::of(fragment)`: the reverse, into the registers of `out`.
-    pub(super) fn of_fragment(
-        &mut self,
-        out: Accumulator,
-        frag: &Fragment,
-        site: Site<'_>,
-    ) -> Result<Accumulator> {
+    pub(super) fn of_fragment(&mut self, out: Accumulator, frag: &Fragment, site: Site<'_>) -> Result<Accumulator> {
         let rows = 16 * out.tiles.len() as u32;
         if (frag.rows, frag.columns) != (rows, out.n) || frag.kind == Kind::Tf32 {
             let message =

@@ -4,23 +4,20 @@
 //! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
 //! *Eligibility*: a variant is written for a device, for one order of `h` and one form of gate, for whole sequences or
 //! segments; those for Hopper take the steps that tensor maps can describe.
-//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first, few heads take narrow slices
-//! of V, so that there are more CTAs, many take wide ones in clusters; of the second, narrow slices are for calls that one
-//! CTA a multiprocessor holds.
+//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first, a measured table by N*HV says
+//! which: narrow slices of V where all of them run at the same time, wide ones in clusters elsewhere (`preference.rs`); of the
+//! second, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known.
 
-use super::NAME;
 use super::problem::{Gate, Problem};
 use super::schedule::{counted, words};
 use super::validate::{Layout, validate};
 use super::variant::Variant;
+use super::{NAME, preference as measured};
 use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError, PreparedLaunch, TensorArg};
-use kda_kernels::delta_h::DeltaHArgs;
+use kda_kernels::delta_h::{DeltaHArgs, DeltaHVariant};
 use kda_kernels::delta_h_portable::DeltaHPortableArgs;
-
-/// Most value heads at which narrow slices are preferred.
-const NARROW_HEADS: u64 = 32;
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,7 +53,17 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         None => {
             let fit = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none());
-            match fit.min_by_key(|v| (!v.boxes(), (v.vs() < 64) != narrow(*v, &layout, executor.multiprocessors()))) {
+            let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
+            let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
+            let (rows, multiprocessors) = (layout.batch.rows.max(1), executor.multiprocessors());
+            let rank = |v: &Variant| match v {
+                Variant::Hopper(v) => (0, table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors)),
+                Variant::Portable(_) => {
+                    let narrow = pairs.saturating_mul(HEAD / 32) <= multiprocessors.into();
+                    (1, usize::from((v.vs() < 64) != narrow))
+                }
+            };
+            match fit.min_by_key(rank) {
                 Some(variant) => variant,
                 None => return Err(kind.without(capability)),
             }
@@ -79,13 +86,13 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
 }
 
-/// Whether narrow slices are preferred.
-fn narrow(variant: Variant, layout: &Layout, multiprocessors: u32) -> bool {
-    let batch = &layout.batch;
-    match variant {
-        Variant::Hopper(_) => batch.heads <= NARROW_HEADS,
-        Variant::Portable(_) => batch.sequences.saturating_mul(batch.heads) * (HEAD / 32) <= multiprocessors.into(),
-    }
+/// The variant with the same slices of V that was measured.
+fn measured_as(variant: DeltaHVariant) -> DeltaHVariant {
+    let same = |v: &DeltaHVariant| {
+        let plain = !(v.maps() || v.split() || v.v_first() || v.scalar());
+        plain && (v.vs(), v.cluster()) == (variant.vs(), variant.cluster())
+    };
+    DeltaHVariant::ALL.into_iter().find(same).unwrap_or(variant)
 }
 
 /// What variants differ in, of one call.

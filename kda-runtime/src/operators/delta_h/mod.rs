@@ -15,9 +15,11 @@
 //! | `validate` | do its arguments fit each other |
 //! | [`variant`] | which kernels there are |
 //! | [`dispatch`] | which variants run it, in how many launches |
+//! | [`preference`] | which one to prefer |
 
 pub mod batch;
 pub mod dispatch;
+pub mod preference;
 pub mod problem;
 #[cfg(test)]
 mod samples;
