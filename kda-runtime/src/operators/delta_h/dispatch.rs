@@ -52,9 +52,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
             let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
             let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
             let (rows, multiprocessors) = (layout.batch.rows.max(1), executor.multiprocessors());
-            match fit
-                .min_by_key(|v| table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors))
-            {
+            match fit.min_by_key(|v| table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors)) {
                 Some(variant) => variant,
                 None => {
                     let needed = DeltaHVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
