@@ -133,6 +133,12 @@ pub fn operators() -> Vec<Operator> {
             replay: |_, _| Ok(None),
         },
         Operator { name: "delta_h", run: delta_h::run, sample: delta_h::sample, replay: delta_h::replay },
+        Operator {
+            name: "delta_h_portable",
+            run: delta_h::run_portable,
+            sample: delta_h::sample,
+            replay: |_, _| Ok(None),
+        },
     ]);
     operators
 }

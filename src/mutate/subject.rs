@@ -99,10 +99,20 @@ pub fn code(ptx: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
+    /// Kernels that are not changed at random: what is wrong with changed ones is in `tests/wrong_delta_h.rs`.
+    const UNCHANGED: [&str; 5] = [
+        "schedule__i32",
+        "delta_h__nomaps_nosplit_vs32_cluster1_nostream_nov_first_noscalar",
+        "delta_h__maps_nosplit_vs64_cluster1_nostream_nov_first_noscalar",
+        "delta_h__nomaps_split_vs64_cluster2_stream_v_first_noscalar",
+        "delta_h_portable__vs32_nov_first_scalar",
+    ];
+
     #[test]
     fn sources_give_the_shipped_text() {
         let all: Vec<_> = kda_kernels::all().collect();
-        let chosen = chosen(&all);
+        let mut chosen = chosen(&all);
+        chosen.extend(all.iter().filter(|desc| UNCHANGED.contains(&desc.entry)));
         for family in SOURCES {
             assert!(chosen.iter().any(|desc| desc.family == family.family), "{}", family.family);
             for desc in chosen.iter().filter(|desc| desc.family == family.family) {
@@ -111,6 +121,7 @@ mod tests {
                 assert_eq!((compiled.shared_bytes, compiled.param_bytes), (desc.shared_bytes, desc.param_bytes));
             }
         }
-        assert_eq!(CHOSEN.iter().filter(|entry| chosen.iter().any(|d| d.entry == **entry)).count(), CHOSEN.len());
+        let named: Vec<_> = CHOSEN.iter().chain(&UNCHANGED).collect();
+        assert!(named.iter().all(|entry| chosen.iter().any(|desc| desc.entry == **entry)), "{named:?}");
     }
 }

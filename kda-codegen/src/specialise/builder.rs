@@ -104,11 +104,6 @@ impl Builder {
         reg
     }
 
-    /// An instruction at the head of the kernel that gives nothing.
-    pub fn at_head(&mut self, guard: PredSrc, inst: impl Into<Inst>) {
-        self.prologue.push(Node::Inst { inst: inst.into(), guard: Some(guard), place: self.place });
-    }
-
     /// A pure result as a scalar.
     pub fn scalar(&mut self, elem: Elem, uniform: Uniform, make: impl Fn(Reg) -> Inst) -> Scalar {
         let reg = self.pure(class(elem), make);

@@ -142,8 +142,6 @@ struct ParamState {
     generic: bool,
     /// First access ahead of `pdl::wait()` that needs it behind.
     early: Option<(Span, Span)>,
-    /// Its map is brought into the descriptor cache at the head of the kernel.
-    fetched: bool,
 }
 
 struct Specialiser<'a> {

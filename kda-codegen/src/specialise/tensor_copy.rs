@@ -10,12 +10,12 @@ use super::sync::dense;
 use super::value::{SharedView, Value};
 use crate::compiled::Map;
 use crate::diag::{Diagnostic, Place as _, Result};
-use crate::kir::{Sync, Uniform, when};
+use crate::kir::Sync;
 use crate::syntax::{ParamType, Stable};
 use kda_core::{Elem, Swizzle};
 use kda_ptx::Class;
 use kda_ptx::modifier::*;
-use kda_ptx::operand::{Address, Base, DstAndPred, Special, Src, TensorAddress, Trailing};
+use kda_ptx::operand::{Address, Base, Src, TensorAddress, Trailing};
 use kda_ptx::table::*;
 use syn::{BinOp, Expr};
 
@@ -258,33 +258,9 @@ impl Specialiser<'_> {
         let name = self.resolved.params[param].name.clone();
         let address =
             self.builder.prologue(Class::B64, |dst| Mov { ty: Type::B64, dst, src: Src::Symbol(name.clone()) }.into());
-        let address = self.builder.prologue(Class::B64, |dst| {
+        self.builder.prologue(Class::B64, |dst| {
             Cvta { to: To(false), space: Space::Param, ty: Type::U64, dst, src: address.into() }.into()
-        });
-        self.fetch_map(param, address);
-        address
-    }
-
-    /// Brings a map into the descriptor cache at the head of the kernel, once, by a thread that initialises no barrier.
-    fn fetch_map(&mut self, param: usize, address: kda_ptx::Reg) {
-        if std::mem::replace(&mut self.params[param].fetched, true) {
-            return;
-        }
-        let thread = if self.resolved.block > 32 { 32 } else { 0 };
-        let tid = self.special(Special::TidX, Uniform::Thread);
-        let mut guard = self.builder.prologue(Class::Pred, |dst| {
-            let dst = DstAndPred { dst: Some(dst), pred: None };
-            let (ftz, a, b) = (Default::default(), tid.src(), Src::Imm(thread));
-            Setp { compare: Compare::Eq, ftz, ty: Type::U32, dst, a, b }.into()
-        });
-        if let Some(there) = self.map_presence(param) {
-            let fetches = guard;
-            guard = self.builder.prologue(Class::Pred, |dst| {
-                And { ty: Type::Pred, dst, a: fetches.into(), b: there.into() }.into()
-            });
-        }
-        let map = Address { base: Base::Reg(address), offset: 0 };
-        self.builder.at_head(when(guard), PrefetchTensorMap { map });
+        })
     }
 }
 

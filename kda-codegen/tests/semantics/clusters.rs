@@ -352,6 +352,55 @@ mod family {{
     }
 }
 
+/// Tiles that are one element along the first axes of their tensor: the first axis of several is the one that is split, so each
+/// CTA loads rows of its own and no other place of the axes ahead.
+#[test]
+fn boxes_with_single_leading_axes_are_split_by_rows() {
+    for size in [2u32, 4] {
+        let source = format!(
+            "#[kernels(arch = sm_90a)]
+mod family {{
+    #[kernel(block = 64, grid = {size}, cluster = {size})]
+    #[roles(load = 0..1, store = 1..2)]
+    fn spread(
+        #[dims(3, 4, 5, 64, 32)] x: TensorMap<f32, Shape<1, 1, 1, {}, 32>, Swizzle<128>>,
+        #[dims(n, {size}, 64, 32)] y: GlobalMut<f32>,
+    ) {{
+        let ring = Pipeline::<load, store> {{ tile: smem::<f32, Shape<64, 32>, Swizzle<128>, 2>() }};
+        #[role(load)]
+        #[elect_one]
+        for i in 0..n {{
+            let slot = ring.acquire();
+            slot.tile.tma_multicast(x, [i % 3, i % 4, (i + 1) % 5, 0, 0]);
+            slot.commit();
+        }}
+        #[role(store)]
+        for i in 0..n {{
+            let slot = ring.wait();
+            for row in 0..64 {{
+                y.at([i, ctaid.x, row, lane]).store(slot.tile[[row, lane]]);
+            }}
+            slot.release();
+        }}
+    }}
+}}",
+            64 / size
+        );
+        let (n, matrix) = (5usize, 64 * 32);
+        let x: Vec<f32> = (0..3 * 4 * 5 * matrix).map(|at| at as f32).collect();
+        let mut run = Run::new(&source);
+        run.map("x", &x, &[3, 4, 5, 64, 32]).set("n", n as u32);
+        run.tensor("y", &vec![-1f32; size as usize * n * matrix]);
+        let want: Vec<f32> = (0..n)
+            .flat_map(|i| {
+                let first = ((i % 3 * 4 + i % 4) * 5 + (i + 1) % 5) * matrix;
+                x[first..first + matrix].repeat(size as usize)
+            })
+            .collect();
+        assert_eq!(run.launch_everywhere(size).read::<f32>("y"), want, "clusters of {size}");
+    }
+}
+
 #[test]
 fn what_a_multicast_needs_is_not_missed() {
     for size in [2, 4] {

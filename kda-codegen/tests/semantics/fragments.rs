@@ -204,6 +204,59 @@ fn matrices_in_shared_memory() {
     }
 }
 
+/// Loads under a condition that the warp shares: zeros where it does not hold, from any element of a tile on.
+#[test]
+fn loads_under_a_condition() {
+    let body = "
+        let t = smem::<bf16, Shape<32, 64>, Swizzle<128>>();
+        for i in (lane..32 * 64).step_by(32) { t[[i / 64, i % 64]] = x.at([i]).load(); }
+        cta_sync();
+        for i in 0..4 {
+            let f = Frag::<bf16, 16, 32>::load_if(i < n, t, [4 * i / 8 * 8, 8 * i]);
+            let g = Frag::<bf16, 16, 32>::load_t_if(i + 1 < n, t, [0, 16 * i]);
+            let whole = Frag::<bf16, 32, 64>::load_if(i == n, t);
+            f.for_each(|row, column, pair| y.at([i, 0, row * 32 + column]).store_v(pair));
+            g.for_each(|row, column, pair| y.at([i, 1, row * 32 + column]).store_v(pair));
+            whole.for_each(|row, column, pair| z.at([i, row * 64 + column]).store_v(pair));
+        }";
+    let params =
+        "#[dims(2048)] x: Global<bf16>, #[dims(4, 2, 512)] y: GlobalMut<bf16>, #[dims(4, 2048)] z: GlobalMut<bf16>,";
+    let x: Vec<u16> = (1..=2048).collect();
+    for arch in ["sm_80", "sm_90"] {
+        for n in [0u32, 1, 3, 9] {
+            let mut run = Run::new(&kernel(arch, params, body));
+            assert!(run.compiled.ptx.contains("ldmatrix"));
+            run.tensor("x", &x).tensor("y", &[0xffffu16; 4096]).tensor("z", &[0xffffu16; 8192]);
+            run.tensor("unused", &[0.0f32; 64]).set("pitch", 64u64).set("n", n).launch_everywhere(1);
+            let (y, z) = (run.read::<u16>("y"), run.read::<u16>("z"));
+            for i in 0..4usize {
+                for at in 0..512 {
+                    let (row, column) = (at / 32, at % 32);
+                    let plain = x[(4 * i / 8 * 8 + row) * 64 + 8 * i + column];
+                    let turned = x[column * 64 + 16 * i + row];
+                    let (holds, next) = ((i as u32) < n, (i as u32) + 1 < n);
+                    assert_eq!(y[i * 1024 + at], if holds { plain } else { 0 }, "{i} of {n}, {row}, {column}");
+                    assert_eq!(
+                        y[i * 1024 + 512 + at],
+                        if next { turned } else { 0 },
+                        "turned {i} of {n}, {row}, {column}"
+                    );
+                }
+                let whole = if i as u32 == n { x.clone() } else { vec![0; 2048] };
+                assert_eq!(z[i * 2048..][..2048], whole, "{i} of {n}");
+            }
+        }
+    }
+    // By ldmatrix alone, and with a condition that all lanes share.
+    for (load, code) in [
+        ("Frag::<f32, 16, 32>::load_if(n > 0, unused, [0, 0])", 906),
+        ("Frag::<bf16, 16, 32>::load_if(lane < n, t, [0, 0])", 350),
+    ] {
+        let body = format!("let t = smem::<bf16, Shape<32, 64>, Swizzle<128>>(); let f = {load};");
+        assert_eq!(error_of(&kernel("sm_90", params, &body)), code, "{load}");
+    }
+}
+
 /// The inverse of I + L for a strictly lower triangular L of small integers, column by column: exact.
 #[test]
 fn rows_and_columns_spread_out() {

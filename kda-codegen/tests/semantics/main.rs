@@ -8,6 +8,7 @@ mod clusters;
 mod collectives;
 mod control;
 mod copies;
+mod dependent;
 mod fragments;
 mod harness;
 mod matrix_types;

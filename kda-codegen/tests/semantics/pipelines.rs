@@ -2,6 +2,7 @@
 
 mod copies;
 mod fresh;
+mod held;
 mod middle;
 mod peeks;
 mod products;

@@ -8,6 +8,7 @@ mod flight;
 mod operands;
 mod places;
 mod tiles;
+mod values;
 
 use super::harness::{Random, Run, error_of};
 use kda_sim::Options;

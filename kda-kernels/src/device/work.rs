@@ -24,6 +24,14 @@ pub mod work {
     const IDENTITY: u32 = 0x40000000; // M, not B
     const LAST: u32 = 0x80000000; // the last segment of its sequence
 
+    /// The item that a trip of a persistent loop does. Items lie longest first, so every other round over the CTAs goes
+    /// backwards: who had the longest gets the shortest.
+    fn item_of(trip: u32, items: u32) -> u32 {
+        let round = trip / nctaid.x;
+        let first = round * nctaid.x;
+        select(round % 2 == 1, first + min(items - first, nctaid.x) - 1 - (trip - first), trip)
+    }
+
     /// Number of a segment in its sequence.
     fn segment_of(kind: u32) -> u32 {
         kind & 0xff

@@ -151,10 +151,10 @@ pub struct Split {
 }
 
 impl Split {
-    /// What a number of value heads takes; above 16 heads sequences are never cut.
+    /// What a number of value heads takes; above 13 heads sequences are never cut.
     pub fn of_heads(value_heads: usize) -> Option<Split> {
-        let least = if value_heads <= 8 { 16 } else { 32 };
-        (1..=16).contains(&value_heads).then(|| Split { most: (132 / (2 * value_heads) + 3) / 2, least })
+        let least = (3 * value_heads).max(14);
+        (1..=13).contains(&value_heads).then(|| Split { most: (132 / (2 * value_heads) + 3) / 2, least })
     }
 
     /// Segments of a sequence of this many chunks: at least 3, or 1.
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn segments_cover_a_sequence_once() {
-        assert_eq!(Split::of_heads(8), Some(Split { most: 5, least: 16 }));
-        assert_eq!((Split::of_heads(16), Split::of_heads(17)), (Some(Split { most: 3, least: 32 }), None));
+        assert_eq!(Split::of_heads(8), Some(Split { most: 5, least: 24 }));
+        assert_eq!((Split::of_heads(13), Split::of_heads(14)), (Some(Split { most: 4, least: 39 }), None));
         let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, Room::default());
         let list = schedule.work_list(Some(Split { most: 4, least: 2 }));
         // Three and four segments, and the empty sequence between them.

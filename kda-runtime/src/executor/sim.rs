@@ -72,6 +72,11 @@ impl SimExecutor {
         SimExecutor { capability, ..SimExecutor::new(options) }
     }
 
+    /// The same, showing this compute capability: kernels are chosen as on such a device.
+    pub fn with_capability(options: Options, capability: (u8, u8)) -> SimExecutor {
+        SimExecutor { capability, ..SimExecutor::new(options) }
+    }
+
     /// What the last launch that ran without a fault did.
     pub fn last_stats(&self) -> Option<Stats> {
         self.state().last.map(|(stats, _)| stats)

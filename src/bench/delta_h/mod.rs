@@ -14,7 +14,7 @@ use super::twin::{Kernel, Twin};
 use super::{Call, Choice, Contract, Failure, Launch, Subject};
 use kda_core::{Elem, Executor, KernelDesc, PreparedLaunch, TensorArg};
 use kda_kernels::delta_h::DeltaHVariant;
-use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, plan, schedule};
+use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, Variant, plan, schedule};
 use kda_runtime::{OpError, Plan};
 
 /// K and V: channels of a head.
@@ -176,7 +176,7 @@ impl Call for Layer {
         kernel: Option<&'static KernelDesc>,
         launch: Launch,
     ) -> Result<Plan, OpError> {
-        let variant = kernel.and_then(|desc| DeltaHVariant::find(desc.entry));
+        let variant = kernel.and_then(Variant::of);
         plan(&self.problem, executor, &Options { variant, pdl: launch != Launch::Plain })
     }
 

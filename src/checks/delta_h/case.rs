@@ -1,13 +1,12 @@
 //! One problem of the checks: what is drawn, and how the call is put.
 
 use kda_core::Executor;
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_ref::delta_h::sample::{Damage, GateForm, PoolForm, Sample, Switches};
 use kda_ref::delta_h::{HEAD, STATE, Split};
 use kda_ref::floats::FloatVec;
 use kda_ref::layout::StateOrder;
 use kda_ref::rng::Rng;
-use kda_runtime::operators::delta_h::Batch;
+use kda_runtime::operators::delta_h::{Batch, Variant};
 
 /// How a problem is made. A check gives every variant the orders that it is written for.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +36,6 @@ impl Plan {
         if !switches.h_out && switches.final_state == PoolForm::Absent {
             switches.v_new = true;
         }
-        if (switches.initial == PoolForm::Slots) != (switches.final_state == PoolForm::Slots) {
-            switches.null = -1;
-        }
         let split = self.split && switches.gate != GateForm::Scalar;
         let mut sample = Sample::random(&mut Rng::new(seed), &self.lengths, switches);
         let states = sample.capacity.max(batch_of(&sample, split).h_states() as usize);
@@ -62,8 +58,8 @@ pub struct Case {
 }
 
 /// Whether a variant is for schedules whose sequences may be cut.
-pub fn walks_segments(variant: DeltaHVariant) -> bool {
-    variant.split()
+pub fn walks_segments(variant: impl Into<Variant>) -> bool {
+    variant.into().split()
 }
 
 fn batch_of(sample: &Sample, split: bool) -> Batch {
@@ -96,7 +92,7 @@ impl Case {
     /// The same problem on a device that may have no variant for segments: there nothing is cut.
     pub fn on(&self, executor: &dyn Executor) -> Case {
         let (major, minor) = executor.compute_capability();
-        let able = DeltaHVariant::ALL.iter().any(|v| walks_segments(*v) && v.desc().arch.runs_on(major, minor));
+        let able = Variant::all().any(|v| walks_segments(v) && v.desc().arch.runs_on(major, minor));
         Case { split: self.split && able, ..self.clone() }
     }
 

@@ -19,13 +19,12 @@ use crate::checks::{Device, Measured};
 use half::bf16;
 use kda_core::KernelDesc;
 use kda_core::exec::Stream;
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_ref::delta_h::budgets::{Judged, Output};
 use kda_ref::delta_h::sample::{GateForm, PoolForm};
 use kda_ref::delta_h::{Checked, Got, HEAD, Masked, STATE, consistency, reference};
 use kda_ref::floats::Floats;
 use kda_ref::layout::StateOrder;
-use kda_runtime::operators::delta_h::Options;
+use kda_runtime::operators::delta_h::{Options, Variant};
 use std::collections::BTreeMap;
 
 /// Bits of an output that no kernel has written, of two and of four bytes.
@@ -154,13 +153,14 @@ impl Expected {
 }
 
 /// The order of h that a variant is written for.
-pub fn h_order(variant: DeltaHVariant) -> StateOrder {
-    if variant.v_first() { StateOrder::VFirst } else { StateOrder::KFirst }
+pub fn h_order(variant: impl Into<Variant>) -> StateOrder {
+    if variant.into().v_first() { StateOrder::VFirst } else { StateOrder::KFirst }
 }
 
 /// Whether a variant is one that walks the sequences of a case, on a device of this compute capability. Without h its order
 /// counts as `[K, V]`.
-pub fn fits(variant: DeltaHVariant, case: &Case, (major, minor): (u8, u8)) -> bool {
+pub fn fits(variant: impl Into<Variant>, case: &Case, (major, minor): (u8, u8)) -> bool {
+    let variant = variant.into();
     !variant.maps()
         && walks_segments(variant) == case.batch().cut().is_some()
         && variant.scalar() == (case.sample.switches.gate == GateForm::Scalar)
@@ -171,26 +171,48 @@ pub fn fits(variant: DeltaHVariant, case: &Case, (major, minor): (u8, u8)) -> bo
 /// The results of each kernel, by its entry.
 pub type Tallies = BTreeMap<&'static str, Tally>;
 
-/// Runs a case on every variant for it, with states in either order, and once more with the variant that is chosen.
+/// Variants that add in the same order, and so give the same bits: all of those for Hopper, portable ones of one width.
+pub type Sums = Option<u32>;
+
+/// The order in which a variant adds.
+pub fn sums(variant: Variant) -> Sums {
+    (!variant.boxes()).then(|| variant.vs())
+}
+
+/// Runs a case on every variant for Hopper that is for it, see [`on_variants`].
+pub fn one_case(device: Device, case: &Case, alone: usize, tallies: &mut Tallies) -> Result<(), Failure> {
+    let hopper: Vec<Variant> = Variant::all().filter(|v| v.boxes()).collect();
+    on_variants(device, case, alone, &hopper, tallies)
+}
+
+/// Runs a case on those of these variants that are for it, with states in either order, and once more with the variant that
+/// is chosen, where that is one of them.
 ///
 /// The first variant also runs each of up to `alone` sequences by itself, and beside NaN in another one.
-pub fn one_case(device: Device, case: &Case, alone: usize, tallies: &mut Tallies) -> Result<(), Failure> {
+pub fn on_variants(
+    device: Device,
+    case: &Case,
+    alone: usize,
+    variants: &[Variant],
+    tallies: &mut Tallies,
+) -> Result<(), Failure> {
     let case = case.on(device.executor);
     let expected = Expected::of(&case)?;
     let capability = device.executor.compute_capability();
-    let mut first: Option<Results> = None;
-    for (at, variant) in DeltaHVariant::ALL.into_iter().filter(|v| fits(*v, &case, capability)).enumerate() {
+    let mut first: BTreeMap<Sums, Results> = BTreeMap::new();
+    for (at, variant) in variants.iter().copied().filter(|v| fits(*v, &case, capability)).enumerate() {
         let order = if at % 4 == 1 || at % 4 == 2 { StateOrder::VFirst } else { StateOrder::KFirst };
         let placed = case.in_orders(order, h_order(variant));
         let options = Options { variant: Some(variant), pdl: at % 2 == 1 };
         let (results, kernels) = run(device, &placed, &options)?;
         let mut wrong_bits = 0;
-        match &first {
+        match first.get(&sums(variant)) {
             Some(first) => wrong_bits += first.differing_bits(&results),
             None => {
-                let (again, _) = run(device, &placed, &Options::default())?;
-                wrong_bits += results.differing_bits(&again);
-                wrong_bits += neighbours(device, &placed, &options, &results, alone)?;
+                // A sequence alone may be too short to be cut: it takes the variant that is chosen.
+                let again = if variant.boxes() { Options::default() } else { options };
+                wrong_bits += results.differing_bits(&run(device, &placed, &again)?.0);
+                wrong_bits += neighbours(device, &placed, [&options, &again], &results, alone)?;
             }
         }
         for kernel in kernels {
@@ -198,15 +220,15 @@ pub fn one_case(device: Device, case: &Case, alone: usize, tallies: &mut Tallies
             tally.judge(&results, &expected)?;
             tally.wrong_bits += wrong_bits;
         }
-        first.get_or_insert(results);
+        first.entry(sums(variant)).or_insert(results);
     }
     Ok(())
 }
 
 /// Runs a case with a variant, launched while its predecessor may still run.
-pub fn one_call(device: Device, case: &Case, variant: DeltaHVariant, tally: &mut Tally) -> Result<(), Failure> {
+pub fn one_call(device: Device, case: &Case, variant: impl Into<Variant>, tally: &mut Tally) -> Result<(), Failure> {
     let expected = Expected::of(case)?;
-    let (results, _) = run(device, case, &Options { variant: Some(variant), pdl: true })?;
+    let (results, _) = run(device, case, &Options { variant: Some(variant.into()), pdl: true })?;
     tally.judge(&results, &expected)
 }
 
@@ -219,14 +241,19 @@ fn run(device: Device, case: &Case, options: &Options) -> Result<(Results, Vec<&
 }
 
 /// Bits of sequences that their neighbours change: alone each has the same, and beside NaN too.
-fn neighbours(device: Device, case: &Case, options: &Options, packed: &Results, most: usize) -> Result<usize, Failure> {
+fn neighbours(
+    device: Device,
+    case: &Case,
+    [options, by_itself]: [&Options; 2],
+    packed: &Results,
+    most: usize,
+) -> Result<usize, Failure> {
     let sequences = case.sample.problem().schedule().sequences;
     let filled: Vec<usize> = sequences.iter().filter(|s| s.chunks() > 0).map(|s| s.n).collect();
     let mut wrong = 0;
     for n in sequences.iter().map(|s| s.n).filter(|_| sequences.len() > 1).take(most) {
         let one = case.alone(n);
-        // The variant that is chosen: a sequence alone may be too short to be cut.
-        let (results, _) = run(device, &one, &Options::default())?;
+        let (results, _) = run(device, &one, by_itself)?;
         wrong += unlike(&own_bits(case, packed, n), &own_bits(&one, &results, 0));
     }
     if let Some(ill) = filled.get(filled.len() / 2).filter(|_| most > 0 && sequences.len() > 1) {

@@ -23,12 +23,12 @@ use super::{Device, Extent, Request, Sink};
 use case::{Plan, walks_segments};
 use judge::Tallies;
 use kda_core::KernelDesc;
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_ref::delta_h::sample::{GateForm, PoolForm, Switches};
 use kda_ref::layout::StateOrder;
 use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
+use kda_runtime::operators::delta_h::Variant;
 
 pub use super::conv_verify::Failure;
 
@@ -38,20 +38,29 @@ const LARGE_END: f64 = 0.7;
 /// Sequences of a problem that also run alone.
 const ALONE: usize = 3;
 
-/// Runs every variant on its problems; rows of results a variant.
+/// Runs every variant for Hopper on its problems; rows of results a variant.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
+    run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)
+}
+
+/// The same of the portable variants.
+pub fn run_portable(request: &Request, sink: Sink) -> Result<(), String> {
+    run_of(&Variant::all().filter(|v| !v.boxes()).collect::<Vec<_>>(), request, sink)
+}
+
+fn run_of(variants: &[Variant], request: &Request, sink: Sink) -> Result<(), String> {
     let (device, seed) = (Device::of(request.device), request.seed);
     let (major, minor) = device.executor.compute_capability();
     let plans = problems::problems(request.extent, request.device.backend, &mut Rng::new(seed));
     let mut tallies = Tallies::new();
-    for variant in DeltaHVariant::ALL.into_iter().filter(|v| v.desc().arch.runs_on(major, minor)) {
+    for variant in variants.iter().filter(|v| v.desc().arch.runs_on(major, minor)) {
         tallies.entry(variant.desc().entry).or_default();
     }
     for (index, plan) in plans.iter().enumerate() {
         let case = plan.draw(seed.wrapping_add(1 + index as u64));
         // In the simulator long sequences alone take long, and are much the same.
         let alone = if plan.split && request.device.backend == Backend::Sim { 0 } else { ALONE };
-        judge::one_case(device, &case, alone, &mut tallies)
+        judge::on_variants(device, &case, alone, variants, &mut tallies)
             .map_err(|cause| format!("problem {index} ({plan:?}): {cause}"))?;
     }
     for (entry, tally) in &tallies {
@@ -61,9 +70,9 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     }
     let words = |cause: Failure| cause.to_string();
     if request.extent == Extent::Full {
-        large::run(device, seed, sink, LARGE_END).map_err(words)?;
+        large::run(device, variants, seed, sink, LARGE_END).map_err(words)?;
         if request.device.backend == Backend::Sim {
-            schedules::run(seed, sink, 1.0).map_err(words)?;
+            schedules::run(variants, seed, sink, 1.0).map_err(words)?;
         }
     }
     Ok(())
@@ -75,7 +84,8 @@ pub fn run_schedule(request: &Request, sink: Sink) -> Result<(), String> {
 }
 
 /// The problem on which one variant is shown: an empty sequence and tails in place, or a sequence in segments.
-pub fn sample_plan(variant: DeltaHVariant, odd: bool) -> Plan {
+pub fn sample_plan(variant: impl Into<Variant>, odd: bool) -> Plan {
+    let variant = variant.into();
     let order = if odd { StateOrder::VFirst } else { StateOrder::KFirst };
     let pools = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, order, ..Switches::plain(1) };
     let switches = Switches {
@@ -94,10 +104,10 @@ pub fn sample_plan(variant: DeltaHVariant, odd: bool) -> Plan {
 /// Runs one variant on its sample problem, launched while its predecessor may still run; a variant for maps with the one that
 /// needs them. An odd seed brings bf16 states `[V, K]` in place.
 pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) -> Result<(), String> {
-    let variant = DeltaHVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), desc));
+    let variant = Variant::of(desc);
     let variant = variant.ok_or_else(|| format!("{} is no variant of delta_h", desc.entry))?;
-    let of_maps = |v: &DeltaHVariant| walks_segments(*v) && v.v_first() == variant.v_first();
-    let walks = if variant.maps() { DeltaHVariant::ALL.into_iter().find(of_maps) } else { Some(variant) };
+    let of_maps = |v: &Variant| walks_segments(*v) && v.v_first() == variant.v_first();
+    let walks = if variant.maps() { Variant::all().find(of_maps) } else { Some(variant) };
     let walks = walks.ok_or("no variant needs the maps")?;
     let case = sample_plan(variant, seed % 2 == 1).draw(seed);
     let mut tally = judge::Tally::default();

@@ -3,17 +3,17 @@
 use super::Failure;
 use super::call::{Call, Results};
 use super::case::{Case, Plan};
-use super::judge::{fits, h_order};
+use super::judge::{Sums, fits, h_order, sums};
 use crate::checks::conv_verify::schedules::ways;
 use crate::checks::{Device, Measured, Sink};
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_ref::delta_h::sample::{GateForm, PoolForm, Switches};
 use kda_ref::layout::StateOrder;
 use kda_runtime::executor::sim::{Schedule, SimExecutor, cta_order_name, schedule_name};
-use kda_runtime::operators::delta_h::Options;
+use kda_runtime::operators::delta_h::{Options, Variant};
+use std::collections::BTreeMap;
 
-/// Every variant in a third of the ways, with every schedule; whole sequences in place, and segments.
-pub fn run(seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
+/// Each of these variants in a third of the ways, with every schedule; whole sequences in place, and segments.
+pub fn run(variants: &[Variant], seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
     let slots =
         Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, in_place: true, ..Switches::plain(1) };
     let whole = |gate| Plan::of(&[65, 0, 130], Switches { gate, hv: 2, h: 2, ..slots }).draw(seed);
@@ -22,7 +22,7 @@ pub fn run(seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
         whole(GateForm::Scalar),
         Plan::cut(&[3009, 70], Switches { h_every: 4, ..slots }).draw(seed),
     ];
-    let mut first: [Option<Results>; 3] = [None, None, None];
+    let mut first: [BTreeMap<Sums, Results>; 3] = Default::default();
     for (turn, options) in ways(seed).into_iter().enumerate() {
         let way = format!("schedule {}, CTAs {}", schedule_name(options.schedule), cta_order_name(options.cta_order));
         let (mut wrong, mut runs) = (0, 0);
@@ -30,13 +30,13 @@ pub fn run(seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
         let device = Device::simulator(&executor);
         let capability = kda_core::Executor::compute_capability(&executor);
         for (case, first) in cases.iter().zip(&mut first) {
-            let own = DeltaHVariant::ALL.into_iter().filter(|v| fits(*v, case, capability));
+            let own = variants.iter().filter(|v| fits(**v, case, capability));
             for (_, variant) in own.enumerate().filter(|(at, _)| takes_turn(*at, turn)) {
                 let results =
-                    one(device, case, variant).map_err(|cause| format!("{way}, {}: {cause}", options.seed))?;
+                    one(device, case, *variant).map_err(|cause| format!("{way}, {}: {cause}", options.seed))?;
                 wrong += results.changed_inputs;
                 runs += 1;
-                wrong += first.get_or_insert_with(|| results.clone()).differing_bits(&results);
+                wrong += first.entry(sums(*variant)).or_insert_with(|| results.clone()).differing_bits(&results);
             }
         }
         let output = format!("bits that differ from {}", schedule_name(Schedule::ALL[0]));
@@ -50,7 +50,7 @@ fn takes_turn(variant: usize, way: usize) -> bool {
     (variant + way + way / 3).is_multiple_of(3)
 }
 
-fn one(device: Device, case: &Case, variant: DeltaHVariant) -> Result<Results, Failure> {
+fn one(device: Device, case: &Case, variant: Variant) -> Result<Results, Failure> {
     let case = case.in_orders(StateOrder::KFirst, h_order(variant));
     Call::new(device, &case)?.run(&Options { variant: Some(variant), pdl: true })
 }

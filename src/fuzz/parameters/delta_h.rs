@@ -7,14 +7,15 @@ use super::{spoil, words_of};
 use crate::fuzz::Counts;
 use kda_core::exec::Executor;
 use kda_core::{Elem, LaunchError, TensorArg};
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_ref::rng::Rng;
 use kda_runtime::executor::sim::SimExecutor;
-use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, plan, schedule};
+use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, Variant, plan, schedule};
 use kda_runtime::operators::{OpError, Plan};
 
 /// One of so many accepted calls is executed.
 const EXECUTE: usize = 8;
+/// Compute capabilities on which accepted calls are executed: one of each kernel.
+const EXECUTED: [(u8, u8); 2] = [(9, 0), (8, 0)];
 
 /// How a call is validated.
 type Planner = fn(&Problem, &dyn Executor, &Options) -> Result<Plan, OpError>;
@@ -32,7 +33,7 @@ fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), Stri
     if rng.below(4) == 0 {
         wrong_schedule(&mut order, rng);
     }
-    let variant = (rng.below(4) == 0).then(|| rng.choose(&DeltaHVariant::ALL));
+    let variant = (rng.below(4) == 0).then(|| rng.choose(&Variant::all().collect::<Vec<_>>()));
     let options = Options { variant, pdl: rng.coin() };
     let shown = Shown(if rng.below(6) == 0 { rng.choose(&[(10, 0), (8, 0), (0, 0)]) } else { (9, 0) });
     let with_call = |what: String| format!("{what}\n{problem:?} {options:?}\n{order:?}");
@@ -63,10 +64,10 @@ fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), Stri
     let small = tensors(&mut problem.clone()).iter().all(|(tensor, _)| tensor.extent_bytes() <= MOST_BYTES);
     // A call and a schedule of other sizes do not belong together.
     let together = ordered == Some(problem.batch()) && order.capacity.is_some() == problem.h.is_some();
-    if shown.0 != (9, 0) || ctas(&accepted) > MOST_CTAS || !small || !together || rng.below(EXECUTE) != 0 {
+    if !EXECUTED.contains(&shown.0) || ctas(&accepted) > MOST_CTAS || !small || !together || rng.below(EXECUTE) != 0 {
         return Ok(());
     }
-    execute(plan, problem, order, &options, rng).map_err(with_call)?;
+    execute(plan, shown.0, problem, order, &options, rng).map_err(with_call)?;
     counts.add("executed");
     counts.add("executed of delta_h");
     Ok(())
@@ -117,7 +118,7 @@ fn good(rng: &mut Rng) -> Problem {
         has_initial: (initial && rng.coin()).then_some(flags),
         final_state: Some(rng.choose(&states)[1]),
         final_slots: by_slots.then_some(maps[1]),
-        null: if by_slots { rng.choose(&[-1, 0]) } else { -1 },
+        null: rng.choose(&[-1, 0]),
         h: (rng.below(4) > 0).then_some(h),
         v_new: (rng.below(4) > 0).then_some(of_rows[3]),
         schedule,
@@ -204,12 +205,13 @@ fn wrong_schedule(order: &mut Schedule, rng: &mut Rng) {
 /// Places the call in memory, with boundaries and indices of any contents, plans both steps again and runs them.
 fn execute(
     plan: Planner,
+    capability: (u8, u8),
     mut problem: Problem,
     mut order: Schedule,
     options: &Options,
     rng: &mut Rng,
 ) -> Result<(), String> {
-    let executor = SimExecutor::default();
+    let executor = SimExecutor::with_capability(Default::default(), capability);
     let mut memory = Memory::new(&executor);
     let (null, rows) = (problem.null, problem.batch().rows);
     let in_place = problem.initial_state.is_some() && problem.initial_state == problem.final_state;

@@ -39,7 +39,7 @@ impl Specialiser<'_> {
                     return Err(Diagnostic::new(902, site, message));
                 };
                 let acc = self.accumulator(m, n, site)?;
-                self.of_fragment(acc, &fragment, false, site)?
+                self.of_fragment(acc, &fragment, site)?
             }
             "load" | "load_t" => {
                 let [tile] = self.arguments(&format!("Acc::{function}"), args, site)?;

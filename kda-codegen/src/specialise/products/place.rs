@@ -46,7 +46,7 @@ impl Specialiser<'_> {
                         let args: Vec<&Expr> = call.args.iter().collect();
                         let [Value::Frag(fragment)] = self.arguments("Acc::of", &args, site)? else { return Ok(None) };
                         let Some(acc) = self.place_of(left, site)? else { return Ok(None) };
-                        return Ok(Some(Value::Acc(Box::new(self.of_fragment(acc, &fragment, true, site)?))));
+                        return Ok(Some(Value::Acc(Box::new(self.of_fragment(acc, &fragment, site)?))));
                     }
                     _ => return Ok(None),
                 };

@@ -202,13 +202,11 @@ impl Specialiser<'_> {
         Ok(Value::Frag(Box::new(Fragment { kind: Kind::F32, rows, columns, blocks })))
     }
 
-    /// `Acc::<f32, M, N>::of(fragment)`: the reverse, into the registers of `out`. A warp without rows gives nothing; `kept`
-    /// says that its registers are zero already.
+    /// `Acc::<f32, M, N>::of(fragment)`: the reverse, into the registers of `out`.
     pub(super) fn of_fragment(
         &mut self,
         out: Accumulator,
         frag: &Fragment,
-        kept: bool,
         site: Site<'_>,
     ) -> Result<Accumulator> {
         let rows = 16 * out.tiles.len() as u32;
@@ -219,23 +217,20 @@ impl Specialiser<'_> {
                 .help("each warp gives 16 rows of each 64, one under the other, of f32, bf16 or f16"));
         }
         self.place(site);
-        let fill = |this: &mut Self| {
-            let wide = this.widened(frag, site)?;
-            let mut pairs = wide.blocks.iter();
-            for tile in &out.tiles {
-                for half in 0..2 {
-                    for quad in tile.chunks(4) {
-                        let Some(Value::Array(pair)) = pairs.next() else { continue };
-                        for (dst, value) in quad[2 * half..].iter().zip(pair) {
-                            let src = this.operand(value, Elem::F32, site)?;
-                            this.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
-                        }
+        // No branch for warps without rows: what they give reaches nobody.
+        let wide = self.widened(frag, site)?;
+        let mut pairs = wide.blocks.iter();
+        for tile in &out.tiles {
+            for half in 0..2 {
+                for quad in tile.chunks(4) {
+                    let Some(Value::Array(pair)) = pairs.next() else { continue };
+                    for (dst, value) in quad[2 * half..].iter().zip(pair) {
+                        let src = self.operand(value, Elem::F32, site)?;
+                        self.builder.inst(Mov { ty: Type::B32, dst: *dst, src });
                     }
                 }
             }
-            Ok(())
-        };
-        self.in_rows(out.m, site, fill, |this| if kept { Ok(()) } else { this.clear_rows(&out) })?;
+        }
         self.flight.fenced = false;
         Ok(Accumulator { zero: vec![false; out.zero.len()], ..out })
     }

@@ -200,7 +200,7 @@ pub mod delta_h_portable {
             let mut s = from_fn::<TILES>(|_| Frag::<f32, 16, 8>::zero());
             let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
             let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
-            let live = wanted && null < slot && slot < slots_in as i32;
+            let live = wanted && (null < slot || !initial_slots.is_present()) && slot < slots_in as i32;
             let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
             let origin = (v0 + v1) * v_step + k1 * k_step;
             if initial_bf16.is_present() {
@@ -330,7 +330,7 @@ pub mod delta_h_portable {
             if schedule[[entry + KIND]] & LAST != 0 {
                 let n = schedule[[entry + SEQUENCE]];
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
-                let live = null < slot && slot < slots_out as i32;
+                let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
                 let origin = (v0 + v1) * v_step + k1 * k_step;
                 #[unroll]

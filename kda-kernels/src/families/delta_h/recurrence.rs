@@ -157,7 +157,8 @@ pub mod delta_h {
 
         #[role(load)]
         #[elect_one]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -206,7 +207,8 @@ pub mod delta_h {
         }
 
         #[role(decay)]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -244,7 +246,8 @@ pub mod delta_h {
         }
 
         #[role(math)]
-        for item in (ctaid.x..items).step_by(nctaid.x) {
+        for trip in (ctaid.x..items).step_by(nctaid.x) {
+            let item = work::item_of(trip, items);
             let entry = first_entry + item / SLICES / heads * work::ENTRY;
             let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
             let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
@@ -275,7 +278,7 @@ pub mod delta_h {
             if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
                 let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
                 let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
-                let live = wanted && null < slot && slot < slots_in as i32;
+                let live = wanted && (null < slot || !initial_slots.is_present()) && slot < slots_in as i32;
                 let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
                 if initial_bf16.is_present() {
                     let from = initial_bf16.at([slot, head]);
@@ -374,13 +377,13 @@ pub mod delta_h {
                         s.columns(half..half + 64).mma(gated, key_slot.kg.columns(half..half + 64).t());
                         wgmma::commit();
                     }
-                    // A barrier takes long to answer: it is asked in the shadow of the products.
-                    let next = wu.peek();
-                    let out = if const { !MAPS } { outs.peek() } else { 0 };
                     x = Acc::of(next_u);
                     if const { MAPS } {
                         x = x.map(|_, _, e| select(identity, 0.0, e));
                     }
+                    // A barrier takes long to answer: it is asked in the shadow of the products.
+                    let next = wu.peek();
+                    let out = if const { !MAPS } { outs.peek() } else { 0 };
                     wu_slot.release();
                     wu_slot = next.wait();
                     let out = if const { !MAPS } { out.acquire() } else { 0 };
@@ -476,7 +479,7 @@ pub mod delta_h {
                 }
             } else if kind & work::LAST != 0 {
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
-                let live = null < slot && slot < slots_out as i32;
+                let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
                 s.for_each(|v, k, pair| {
                     let at = (v0 + v) * v_step + k * k_step;
@@ -490,7 +493,8 @@ pub mod delta_h {
 
         #[role(store)]
         if const { !MAPS } {
-            for item in (ctaid.x..items).step_by(nctaid.x) {
+            for trip in (ctaid.x..items).step_by(nctaid.x) {
+                let item = work::item_of(trip, items);
                 let entry = first_entry + item / SLICES / heads * work::ENTRY;
                 let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
                 let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);

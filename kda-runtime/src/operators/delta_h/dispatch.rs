@@ -2,25 +2,31 @@
 //!
 //! *Launches*: one that walks all sequences, or, where the schedule may cut some, one that computes the maps of their segments
 //! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
-//! *Eligibility*: a variant is written for one order of `h` and one form of gate, for whole sequences or segments.
-//! *Preference* is a measured table, by N*HV: narrow slices of V where all of them run at the same time, wide ones in clusters
-//! elsewhere: `preference.rs`. Lengths are not known, and results do not depend on it.
+//! *Eligibility*: a variant is written for a device, for one order of `h` and one form of gate, for whole sequences or
+//! segments; those for Hopper take the steps that tensor maps can describe.
+//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first by a measured table, by N*HV
+//! (`preference.rs`): narrow slices of V where all of them run at the same time, wide ones in clusters elsewhere; of the
+//! second, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known, and results do not depend
+//! on it.
 
+use super::batch::Batch;
 use super::problem::{Gate, Problem};
 use super::schedule::{counted, words};
 use super::validate::{Layout, validate};
+use super::variant::Variant;
 use super::{NAME, preference as measured};
 use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
-use kda_core::{Elem, Executor, TensorArg};
+use kda_core::{Elem, Executor, LaunchError, PreparedLaunch, TensorArg};
 use kda_kernels::delta_h::{DeltaHArgs, DeltaHVariant};
+use kda_kernels::delta_h_portable::DeltaHPortableArgs;
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Run this variant; it is refused if the problem does not fit it. Where sequences may be cut it is the variant of the
     /// launch that needs the maps.
-    pub variant: Option<DeltaHVariant>,
+    pub variant: Option<Variant>,
     /// Launch with programmatic dependent launch: the first kernel may start while its predecessor drains.
     pub pdl: bool,
 }
@@ -34,7 +40,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let layout = Layout { batch: checked.batch.on(executor), ..checked };
     let kind = Kind::of(problem, &layout);
     let capability = executor.compute_capability();
-    let runs = |v: &DeltaHVariant| v.desc().arch.runs_on(capability.0, capability.1);
+    let runs = |v: &Variant| v.desc().arch.runs_on(capability.0, capability.1);
     let main = match options.variant {
         Some(variant) => {
             let refuse = |why: String| Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
@@ -48,34 +54,44 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
             variant
         }
         None => {
-            let fit = DeltaHVariant::ALL.into_iter().filter(|v| runs(v) && kind.refuses(*v).is_none());
-            let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
-            let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
-            let (rows, multiprocessors) = (layout.batch.rows.max(1), executor.multiprocessors());
-            match fit.min_by_key(|v| table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors)) {
+            let fit = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none());
+            let multiprocessors = executor.multiprocessors();
+            match fit.min_by_key(|v| (!v.boxes(), rank(*v, &layout.batch, options.pdl, multiprocessors))) {
                 Some(variant) => variant,
-                None => {
-                    let needed = DeltaHVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
-                    return Err(OpError::NoVariant { op: NAME, given: capability, needed });
-                }
+                None => return Err(kind.without(capability)),
             }
         }
     };
     let args = arguments(problem, &layout)?;
     let [main_entries, map_entries] = layout.batch.entries();
     let [main_first, map_first] = layout.batch.first_entries();
-    let launch = |variant: DeltaHVariant, entries: u64, first: u64, pdl: bool| {
+    let launch = |variant: Variant, entries: u64, first: u64, pdl: bool| {
         let ctas = ctas(variant, entries * layout.batch.heads, executor.multiprocessors());
-        DeltaHArgs { first_entry: counted(first), ctas, ..args.clone() }.prepare(variant, pdl)
+        prepared(variant, DeltaHArgs { first_entry: counted(first), ctas, ..args.clone() }, problem, pdl)
     };
     if !main.split() {
         return Ok(Plan::of(launch(main, main_entries, main_first, options.pdl)?));
     }
-    let Some(maps) = DeltaHVariant::ALL.into_iter().find(|v| v.maps() && runs(v)) else {
+    let Some(maps) = Variant::all().find(|v| v.maps() && runs(v)) else {
         return Err(OpError::NoVariant { op: NAME, given: capability, needed: main.desc().arch.to_string() });
     };
     let maps = launch(maps, map_entries, map_first, options.pdl)?;
     Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
+}
+
+/// Place of a variant in the order of preference among those of its kernel, 0 first.
+fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usize {
+    let pairs = batch.sequences.saturating_mul(batch.heads);
+    match variant {
+        Variant::Hopper(variant) => {
+            let table = if pdl { &measured::PDL } else { &measured::PLAIN };
+            table.rank(measured_as(variant).desc().entry, batch.rows.max(1), pairs, multiprocessors)
+        }
+        Variant::Portable(variant) => {
+            let narrow = pairs.saturating_mul(HEAD / 32) <= multiprocessors.into();
+            usize::from((variant.vs() < 64) != narrow)
+        }
+    }
 }
 
 /// The variant with the same slices of V that was measured.
@@ -93,6 +109,8 @@ struct Kind {
     scalar: bool,
     /// `h` lies `[V, K]`.
     v_first: bool,
+    /// A tensor whose steps no tensor map describes.
+    far: Option<&'static str>,
 }
 
 impl Kind {
@@ -101,11 +119,12 @@ impl Kind {
             fold: layout.batch.cut().is_some(),
             scalar: matches!(problem.gate, Gate::Scalar(_)),
             v_first: !layout.h_k_first,
+            far: layout.far,
         }
     }
 
     /// Why a variant cannot be the one that walks the sequences.
-    fn refuses(&self, variant: DeltaHVariant) -> Option<String> {
+    fn refuses(&self, variant: Variant) -> Option<String> {
         if variant.maps() {
             return Some("it computes the maps of segments alone".into());
         }
@@ -121,12 +140,37 @@ impl Kind {
             let words = |v_first: bool| if v_first { "[V, K]" } else { "[K, V]" };
             return Some(format!("it writes `h` {}, the call's is {}", words(variant.v_first()), words(self.v_first)));
         }
-        None
+        match self.far {
+            Some(name) if variant.boxes() => {
+                Some(format!("it needs outermost strides below 2^40 bytes, as `{name}` has not"))
+            }
+            _ => None,
+        }
+    }
+
+    /// That there is no variant.
+    fn without(&self, capability: (u8, u8)) -> OpError {
+        let runs = |v: &Variant| v.desc().arch.runs_on(capability.0, capability.1);
+        match self.far {
+            Some(name) if Variant::all().any(|v| runs(&v)) => {
+                let given = format!("an outermost stride of `{name}` of 2^40 bytes or more, and `split`");
+                let needed = "`split` must be false, here and in the schedule: the kernel for such strides takes whole sequences";
+                OpError::Together { op: NAME, given, needed: needed.into() }
+            }
+            _ => {
+                let oldest = Variant::all().map(|v| v.desc().arch).min_by_key(|arch| (arch.major, arch.minor));
+                OpError::NoVariant {
+                    op: NAME,
+                    given: capability,
+                    needed: oldest.map_or(String::new(), |a| a.to_string()),
+                }
+            }
+        }
     }
 }
 
 /// CTAs of a persistent grid: whole clusters, and no more than there may be work for.
-fn ctas(variant: DeltaHVariant, pairs: u64, multiprocessors: u32) -> u32 {
+fn ctas(variant: Variant, pairs: u64, multiprocessors: u32) -> u32 {
     let items = pairs * (HEAD / u64::from(variant.vs()));
     let most = (multiprocessors / variant.cluster()).max(1) * variant.cluster();
     counted(items.min(most.into()))
@@ -136,8 +180,8 @@ fn ctas(variant: DeltaHVariant, pairs: u64, multiprocessors: u32) -> u32 {
 fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
     let batch = &layout.batch;
     let filled = |tensor: TensorArg| (!tensor.shape().contains(&0)).then_some(tensor);
-    let (initial_f32, initial_bf16) = by_type(p.initial_state.map(matrices).transpose()?);
-    let (final_f32, final_bf16) = by_type(p.final_state.map(matrices).transpose()?);
+    let (initial_f32, initial_bf16) = by_type(p.initial_state.map(flat).transpose()?);
+    let (final_f32, final_bf16) = by_type(p.final_state.map(flat).transpose()?);
     let gate = match p.gate {
         Gate::Cumulative(gate) | Gate::Decay(gate) => gate,
         Gate::Scalar(gate) => {
@@ -156,8 +200,6 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
     let v_new = p.v_new.and_then(filled);
     let flags = |t: TensorArg| TensorArg::strided(t.ptr, t.bytes, Elem::U8, t.shape(), t.strides());
     let (affine_b, affine_m) = maps(p, layout)?;
-    // A sequence without a slot array has its own number, which is live whatever the null index.
-    let slots = p.initial_slots.is_some() || p.final_slots.is_some();
     Ok(DeltaHArgs {
         w: filled(p.w),
         kg: filled(p.kg),
@@ -182,18 +224,53 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
         decays: matches!(p.gate, Gate::Decay(_)),
         initial_k_first: layout.initial_k_first,
         final_k_first: layout.final_k_first,
-        null: if slots { p.null } else { -1 },
+        null: p.null,
         per_key_head: counted(batch.heads / layout.key_heads),
         in_place: layout.in_place,
         ctas: 0,
     })
 }
 
+/// One launch, of the arguments that all variants are given.
+fn prepared(variant: Variant, args: DeltaHArgs, p: &Problem, pdl: bool) -> Result<PreparedLaunch, LaunchError> {
+    match variant {
+        Variant::Hopper(variant) => args.prepare(variant, pdl),
+        Variant::Portable(variant) => {
+            let h = args.h.map(flat).transpose()?;
+            DeltaHPortableArgs {
+                w: p.w,
+                kg: p.kg,
+                u: p.u,
+                gate: args.gate,
+                initial_f32: args.initial_f32,
+                initial_bf16: args.initial_bf16,
+                initial_slots: args.initial_slots,
+                has_initial: args.has_initial,
+                final_f32: args.final_f32,
+                final_bf16: args.final_bf16,
+                final_slots: args.final_slots,
+                h,
+                v_new: args.v_new,
+                schedule: args.schedule,
+                first_entry: args.first_entry,
+                every: args.every,
+                decays: args.decays,
+                initial_k_first: args.initial_k_first,
+                final_k_first: args.final_k_first,
+                null: args.null,
+                per_key_head: args.per_key_head,
+                ctas: args.ctas,
+            }
+            .prepare(variant, pdl)
+        }
+    }
+}
+
 /// States with the matrix of a head as one axis, in whichever order it lies.
-fn matrices(state: TensorArg) -> Result<TensorArg, OpError> {
+fn flat(state: TensorArg) -> Result<TensorArg, LaunchError> {
     let ([slots, heads], strides) = ([state.shape()[0], state.shape()[1]], state.strides());
     let (shape, strides) = ([slots, heads, HEAD * HEAD], [strides[0], strides[1], 1]);
-    Ok(TensorArg::strided(state.ptr, state.bytes, state.elem, &shape, &strides)?)
+    TensorArg::strided(state.ptr, state.bytes, state.elem, &shape, &strides)
 }
 
 /// B and M of maps in the memory for them; nothing where nothing is cut.

@@ -13,6 +13,7 @@
 //! | [`schedule`] | what is there to do, and what does the device say of the boundaries |
 //! | [`problem`] | what a call takes |
 //! | `validate` | do its arguments fit each other |
+//! | [`variant`] | which kernels there are |
 //! | [`dispatch`] | which variants run it, in how many launches |
 //! | [`preference`] | which one to prefer |
 
@@ -27,11 +28,13 @@ pub mod segments;
 #[cfg(all(test, feature = "sim"))]
 mod tests;
 mod validate;
+pub mod variant;
 
 pub use batch::Batch;
 pub use dispatch::{Options, plan};
 pub use problem::{Gate, Problem};
 pub use schedule::{Schedule, Status};
+pub use variant::Variant;
 
 /// Name of the operator.
 pub const NAME: &str = "delta_h";

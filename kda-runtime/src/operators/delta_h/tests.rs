@@ -5,13 +5,13 @@
 //! are 1 and 0, and the state stays a whole number that bf16 holds.
 
 use super::samples::matrices as shape_of_matrices;
-use super::{Gate, Options, Problem, Schedule, Status, plan, schedule};
+use super::{Gate, Options, Problem, Schedule, Status, Variant, plan, schedule};
 use crate::executor::sim::SimExecutor;
 use crate::{DeviceBuffer, Guarding};
 use half::bf16;
 use kda_core::exec::Stream;
 use kda_core::{Elem, TensorArg};
-use kda_kernels::delta_h::DeltaHVariant;
+use kda_kernels::delta_h_portable::DeltaHPortableVariant;
 
 const D: usize = 128;
 const POISON: f32 = -77.0;
@@ -52,12 +52,15 @@ struct Case {
     /// Memory orders `[K, V]` of the initial states, the final ones and h.
     k_first: [bool; 3],
     bf16_states: bool,
-    slots: bool,
+    /// Slot arrays of initial states (and flags), and of final ones.
+    slots: [bool; 2],
     null: i32,
     in_place: bool,
     /// Without h and `v_new`.
     bare: bool,
-    variant: Option<DeltaHVariant>,
+    variant: Option<Variant>,
+    /// On a device without the kernel for Hopper.
+    old: bool,
 }
 
 impl Case {
@@ -71,11 +74,12 @@ impl Case {
             split: false,
             k_first: [true; 3],
             bf16_states: false,
-            slots: true,
+            slots: [true; 2],
             null: -1,
             in_place: false,
             bare: false,
             variant: None,
+            old: false,
         }
     }
 }
@@ -147,9 +151,9 @@ fn computed(case: &Case, x: &Inputs, h_states: usize) -> Results {
     for (seq, length) in case.lengths.iter().enumerate() {
         let chunks = length.div_ceil(64);
         for head in 0..heads {
-            let slot = if case.slots { x.initial_slots[seq] } else { seq as i32 };
+            let slot = if case.slots[0] { x.initial_slots[seq] } else { seq as i32 };
             let mut s = vec![0.0; D * D];
-            if (!case.slots || live(slot) && x.has_initial[seq] != 0) && slot >= 0 {
+            if (!case.slots[0] || live(slot) && x.has_initial[seq] != 0) && slot >= 0 {
                 s.copy_from_slice(&x.initial[slot as usize * matrix + head * D * D..][..D * D]);
             }
             for c in 0..chunks {
@@ -181,8 +185,8 @@ fn computed(case: &Case, x: &Inputs, h_states: usize) -> Results {
                     r.v_new[at..].iter_mut().zip(&values).for_each(|(to, value)| *to = rounded(*value));
                 }
             }
-            let slot = if case.slots { x.final_slots[seq] } else { seq as i32 };
-            if !case.slots || live(slot) {
+            let slot = if case.slots[1] { x.final_slots[seq] } else { seq as i32 };
+            if !case.slots[1] || live(slot) {
                 let to = &mut r.states[slot as usize * matrix + head * D * D..][..D * D];
                 to.iter_mut().zip(&s).for_each(|(to, s)| *to = if case.bf16_states { rounded(*s) } else { *s });
             }
@@ -206,7 +210,10 @@ fn narrow(values: &[f32]) -> Vec<bf16> {
 }
 
 fn run(case: &Case, x: &Inputs) -> Results {
-    let executor = SimExecutor::default();
+    let executor = match case.old {
+        true => SimExecutor::with_capability(Default::default(), (8, 0)),
+        false => SimExecutor::default(),
+    };
     let (n, heads, bands) = (case.lengths.len() as u64, case.heads as u64, Guarding::BANDS);
     let rows = (x.kg.len() / case.heads / D) as u64;
     let wide = |name, values: &[f32]| DeviceBuffer::of(&executor, name, values, bands).unwrap();
@@ -245,17 +252,17 @@ fn run(case: &Case, x: &Inputs) -> Results {
     let (initial_slots, final_slots) =
         (integers("initial_slots", &x.initial_slots), integers("final_slots", &x.final_slots));
     let flags = DeviceBuffer::of(&executor, "has_initial", &x.has_initial, bands).unwrap();
-    let given = |tensor: TensorArg| case.slots.then_some(tensor);
+    let given = |at: usize, tensor: TensorArg| case.slots[at].then_some(tensor);
     let mut problem = Problem {
         kg: kg.dense(Elem::BF16, &of_rows).unwrap(),
         w: w.dense(Elem::BF16, &of_rows).unwrap(),
         u: u.dense(Elem::BF16, &of_rows).unwrap(),
         gate,
         initial_state: Some(initial_state),
-        initial_slots: given(initial_slots.dense(Elem::I32, &[n]).unwrap()),
-        has_initial: given(flags.dense(Elem::U8, &[n]).unwrap()),
+        initial_slots: given(0, initial_slots.dense(Elem::I32, &[n]).unwrap()),
+        has_initial: given(0, flags.dense(Elem::U8, &[n]).unwrap()),
         final_state: Some(if case.in_place { initial_state } else { own_state }),
-        final_slots: given(final_slots.dense(Elem::I32, &[n]).unwrap()),
+        final_slots: given(1, final_slots.dense(Elem::I32, &[n]).unwrap()),
         null: case.null,
         h: None,
         v_new: None,
@@ -298,12 +305,13 @@ fn run(case: &Case, x: &Inputs) -> Results {
     let ordered_work = schedule::plan(&order, &executor).expect("a schedule");
     let options = Options { variant: case.variant, pdl: true };
     let planned = plan(&problem, &executor, &options).expect("a plan");
-    assert_eq!(planned.launches().len(), if batch.cut().is_some() { 2 } else { 1 });
+    let cut = batch.cut().is_some() && !case.old;
+    assert_eq!(planned.launches().len(), if cut { 2 } else { 1 });
     // SAFETY: the buffers outlive the launches, and nothing else uses them.
     unsafe { ordered_work.launch(&executor, Stream::default()) }.expect("the schedule runs");
     let status = Status::read(&problem.schedule, &executor).expect("a status");
     assert!(status.is_whole() && status.sequences == case.lengths.len() as u32, "{status}");
-    assert_eq!(status.segments > 0, batch.cut().is_some(), "{status}");
+    assert_eq!(status.segments > 0, cut, "{status}");
     // SAFETY: as above.
     unsafe { planned.launch(&executor, Stream::default()) }.expect("the call runs");
     for buffer in [&kg, &w, &u, &gates, &initial, &own, &h, &v_new, &work, &maps] {
@@ -346,16 +354,23 @@ fn check(what: &str, case: &Case) {
 
 #[test]
 fn sequences_of_any_length() {
-    check("tails", &Case::plain(&[64, 1, 63, 65, 0, 130], 1));
-    check("several heads", &Case::plain(&[70, 0, 128], 3));
-    check("nothing", &Case::plain(&[0, 0], 2));
-    check("no rows", &Case { spare_rows: 0, ..Case::plain(&[0, 0, 0], 2) });
-    check("no sequences", &Case::plain(&[], 2));
+    for old in [false, true] {
+        check("tails", &Case { old, ..Case::plain(&[64, 1, 63, 65, 0, 130], 1) });
+        check("several heads", &Case { old, ..Case::plain(&[70, 0, 128], 3) });
+        check("nothing", &Case { old, ..Case::plain(&[0, 0], 2) });
+        check("no rows", &Case { old, spare_rows: 0, ..Case::plain(&[0, 0, 0], 2) });
+        check("no sequences", &Case { old, ..Case::plain(&[], 2) });
+    }
 }
 
 #[test]
 fn every_way_to_put_a_call() {
-    let plain = Case::plain(&[100, 64, 130], 2);
+    for old in [false, true] {
+        every_way(Case { old, ..Case::plain(&[100, 64, 130], 2) });
+    }
+}
+
+fn every_way(plain: Case) {
     for at in 0..8 {
         let k_first = [at & 1 == 0, at & 2 == 0, at & 4 == 0];
         check("orders", &Case { k_first, bf16_states: at % 3 == 0, ..plain.clone() });
@@ -364,18 +379,37 @@ fn every_way_to_put_a_call() {
     check("a scalar gate", &Case { gate: GateKind::Scalar, ..plain.clone() });
     check("every second state", &Case { every: 2, ..plain.clone() });
     check("a null slot 0", &Case { null: 0, ..plain.clone() });
-    check("no slots", &Case { slots: false, null: 0, ..plain.clone() });
+    check("no slots", &Case { slots: [false; 2], null: 0, ..plain.clone() });
+    check("no initial slots", &Case { slots: [false, true], null: 0, ..plain.clone() });
+    check("no final slots", &Case { slots: [true, false], null: 0, ..plain.clone() });
     check("in place", &Case { in_place: true, ..plain.clone() });
     check("states alone", &Case { bare: true, ..plain.clone() });
 }
 
 #[test]
 fn every_variant() {
-    for variant in DeltaHVariant::ALL.into_iter().filter(|v| !v.maps() && !v.split()) {
+    for variant in Variant::all().filter(|v| !v.maps() && !v.split()) {
         let gate = if variant.scalar() { GateKind::Scalar } else { GateKind::Cumulative };
         let k_first = [true, true, !variant.v_first()];
         check(variant.desc().entry, &Case { gate, k_first, variant: Some(variant), ..Case::plain(&[65, 130], 2) });
     }
+}
+
+/// Narrow slices give what wide ones give, whatever the device: no sum depends on them.
+#[test]
+fn slices_of_any_width() {
+    for variant in DeltaHPortableVariant::ALL {
+        let gate = if variant.scalar() { GateKind::Scalar } else { GateKind::Decay };
+        let k_first = [false, false, !variant.v_first()];
+        let case = Case { gate, k_first, every: 2, bf16_states: true, ..Case::plain(&[130, 0, 70], 1) };
+        check(variant.desc().entry, &Case { old: true, variant: Some(variant.into()), ..case });
+    }
+}
+
+/// A batch that would be cut where segments can be is whole on a device where they cannot.
+#[test]
+fn long_sequences_are_whole_on_other_devices() {
+    check("whole", &Case { split: true, old: true, ..Case::plain(&[50, 3200], 1) });
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) struct Layout {
     pub h_k_first: bool,
     /// Final states replace the initial ones.
     pub in_place: bool,
+    /// A tensor whose outermost step no tensor map describes.
+    pub far: Option<&'static str>,
 }
 
 /// Checks a call.
@@ -48,13 +50,6 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
     if p.null < -1 {
         let needed = "-1 is needed, or 0 where slot 0 is the null slot (negative indices must not be live)";
         return Err(OpError::Scalar { op: NAME, param: "null", given: p.null.into(), needed });
-    }
-    let without = |state: &Option<TensorArg>, slots: &Option<TensorArg>| state.is_some() && slots.is_none();
-    let (first, last) = (without(&p.initial_state, &p.initial_slots), without(&p.final_state, &p.final_slots));
-    if p.null == 0 && (first && p.final_slots.is_some() || last && p.initial_slots.is_some()) {
-        let given = "a null index of 0, and slots for one of `initial_state` and `final_state`".to_string();
-        let needed = "slots for both are needed, or -1: without slots sequence 0 has state 0";
-        return Err(OpError::Together { op: NAME, given, needed: needed.into() });
     }
     let key_heads = keys(p, &batch)?;
     let u = rows_of("u", &p.u, &["T", "HV", "V"])?;
@@ -71,7 +66,10 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
     workspaces(p, &batch)?;
     alone(p)?;
     let in_place = p.final_state.is_some() && p.final_state == p.initial_state;
-    Ok(Layout { batch, key_heads, initial_k_first, final_k_first, h_k_first, in_place })
+    let boxed =
+        [("kg", Some(&p.kg)), ("w", Some(&p.w)), ("u", Some(&p.u)), ("v_new", p.v_new.as_ref()), ("h", p.h.as_ref())];
+    let far = boxed.into_iter().find(|(_, tensor)| tensor.is_some_and(is_far)).map(|(name, _)| name);
+    Ok(Layout { batch, key_heads, initial_k_first, final_k_first, h_k_first, in_place, far })
 }
 
 /// What kernels can count of a batch.
@@ -102,7 +100,7 @@ pub(super) fn sizes(op: &'static str, batch: &Batch) -> Result<(), OpError> {
     Ok(())
 }
 
-/// A bf16 tensor whose rows are copied in boxes: heads next to each other, rows whole 16 bytes apart.
+/// A bf16 tensor whose rows are copied in pieces of 16 bytes: heads next to each other, rows whole 16 bytes apart.
 fn rows_of<'a>(
     name: &'static str,
     tensor: &'a TensorArg,
@@ -112,19 +110,14 @@ fn rows_of<'a>(
     argument.exactly(2, HEAD, WHY_HEAD)?;
     argument.stride(2, 1)?;
     argument.stride(1, HEAD)?;
-    steps(&argument, tensor)?;
+    argument.stride_multiple(0, whole(tensor.elem))?;
     Ok(argument)
 }
 
-/// Outermost steps that copies in boxes can take.
-fn steps(argument: &Argument, tensor: &TensorArg) -> Result<(), OpError> {
-    argument.stride_multiple(0, whole(tensor.elem))?;
+/// Whether an outermost step is more than that of a copy in boxes can be.
+fn is_far(tensor: &TensorArg) -> bool {
     let bytes = u64::from(tensor.elem.bytes());
-    if argument.size(0) > 1 && tensor.extent_bytes() > 0 && tensor.strides()[0].saturating_mul(bytes) >= STEP_BYTES {
-        return Err(argument
-            .layout(format!("an outermost stride below 2^40 bytes, {} elements, is needed", STEP_BYTES / bytes)));
-    }
-    Ok(())
+    tensor.shape()[0] > 1 && tensor.extent_bytes() > 0 && tensor.strides()[0].saturating_mul(bytes) >= STEP_BYTES
 }
 
 /// `kg`; gives its heads.
@@ -271,7 +264,7 @@ fn results(p: &Problem, batch: &Batch) -> Result<bool, OpError> {
     argument.at_least(0, batch.h_states(), &why)?;
     argument.at_most(0, MOST_SLOTS, "chunk states are i32 coordinates")?;
     let k_first = matrices(&argument, h, batch)?;
-    steps(&argument, h)?;
+    argument.stride_multiple(0, whole(h.elem))?;
     argument.distinct()?;
     argument.memory(align::WIDE)?;
     Ok(k_first)

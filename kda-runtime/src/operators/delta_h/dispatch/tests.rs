@@ -1,7 +1,7 @@
 //! Plans over memory that does not exist.
 
 use super::*;
-use crate::operators::delta_h::samples::{Capability, HOPPER, dense, matrices, problem, strided};
+use crate::operators::delta_h::samples::{Capability, HOPPER, dense, matrices, problem, restrided, strided};
 use kda_core::PreparedLaunch;
 
 fn scalar(launch: &PreparedLaunch, name: &str) -> u32 {
@@ -11,8 +11,8 @@ fn scalar(launch: &PreparedLaunch, name: &str) -> u32 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-fn variant(launch: &PreparedLaunch) -> DeltaHVariant {
-    DeltaHVariant::ALL.into_iter().find(|v| std::ptr::eq(v.desc(), launch.desc)).expect("a variant")
+fn variant(launch: &PreparedLaunch) -> Variant {
+    Variant::of(launch.desc).expect("a variant")
 }
 
 fn planned(problem: &Problem) -> Plan {
@@ -52,7 +52,7 @@ fn segments_take_two_launches() {
             let firsts = [scalar(maps, "first_entry"), scalar(fold, "first_entry")].map(u64::from);
             assert_eq!(firsts, [16 + 8 * (2 + segments), 16]);
             assert_eq!(scalar(fold, "map_slots"), segments as u32);
-            let items = |entries: u64, v: DeltaHVariant| entries * heads * u64::from(128 / v.vs());
+            let items = |entries: u64, v: Variant| entries * heads * u64::from(128 / v.vs());
             assert_eq!(u64::from(maps.grid[0]), items(2 * segments, variant(maps)).min(132));
             assert_eq!(u64::from(fold.grid[0]), items(2 + segments, variant(fold)).min(132));
             assert!(std::ptr::eq(plan.desc(), fold.desc));
@@ -101,9 +101,8 @@ fn arguments_reach_the_kernel() {
     // The same pool, in place.
     p.final_state = p.initial_state;
     assert_eq!(scalar(planned(&p).prepared(), "in_place"), 1);
-    // Without slots every sequence has its own state, whatever the null index.
     (p.initial_slots, p.final_slots) = (None, None);
-    assert_eq!(scalar(planned(&p).prepared(), "null") as i32, -1);
+    assert_eq!(["initial_slots", "final_slots", "null"].map(|n| scalar(planned(&p).prepared(), n)), [0, 0, 0]);
     p.gate = Gate::Decay(strided(Elem::F32, &[p.batch().chunks(), 8, 128], &[1028, 128, 1]));
     let launch = planned(&p).prepared().clone();
     assert_eq!((scalar(&launch, "decays"), scalar(&launch, "gate_pitch")), (1, 1028));
@@ -127,12 +126,12 @@ fn orders_of_h_have_variants() {
 
 #[test]
 fn forced_variants() {
-    let forced = |p: &Problem, variant: DeltaHVariant| {
+    let forced = |p: &Problem, variant: Variant| {
         plan(p, &HOPPER, &Options { variant: Some(variant), ..Options::default() }).map(|plan| plan.desc().entry)
     };
     let (whole, cut) = (problem(2, 16384, 8, false), problem(2, 16384, 8, true));
     let (mut ran, mut said) = (Vec::new(), String::new());
-    for v in DeltaHVariant::ALL {
+    for v in Variant::all() {
         for (p, fold) in [(&whole, false), (&cut, true)] {
             match forced(p, v) {
                 Ok(entry) => {
@@ -144,7 +143,7 @@ fn forced_variants() {
             }
         }
     }
-    assert_eq!(ran.len(), 3, "{ran:?}");
+    assert_eq!(ran.len(), 5, "{ran:?}");
     for words in [
         "it computes the maps of segments alone",
         "it walks segments, the schedule holds whole sequences",
@@ -154,8 +153,7 @@ fn forced_variants() {
     ] {
         assert!(said.contains(words), "`{words}` is missing: {said}");
     }
-    let other =
-        plan(&whole, &Capability(8, 0, 108), &Options { variant: Some(DeltaHVariant::ALL[0]), ..Options::default() });
+    let other = plan(&whole, &Capability(8, 0, 108), &Options { variant: Variant::all().next(), ..Options::default() });
     assert!(other.unwrap_err().to_string().contains("the device has compute capability 8.0"));
 }
 
@@ -165,5 +163,62 @@ fn small_devices_get_whole_clusters() {
     for (multiprocessors, ctas) in [(1, 2), (2, 2), (3, 2), (131, 130)] {
         let plan = plan(&p, &Capability(9, 0, multiprocessors), &Options::default()).expect("a plan");
         assert_eq!(plan.prepared().grid[0], ctas);
+    }
+}
+
+#[test]
+fn devices_without_the_kernel_for_hopper_take_the_portable_one() {
+    for (device, heads, vs) in
+        [(Capability(8, 0, 108), 9, 32), (Capability(8, 6, 84), 9, 64), (Capability(10, 0, 148), 64, 64)]
+    {
+        for k_first in [true, false] {
+            for scalar_gate in [false, true] {
+                let mut p = problem(3, 16384, heads, !scalar_gate);
+                p.h = Some(matrices(Elem::BF16, p.batch().h_states(), heads, k_first));
+                if scalar_gate {
+                    p.gate = Gate::Scalar(dense(Elem::F32, &[16384, heads]));
+                }
+                let plan = plan(&p, &device, &Options { pdl: true, ..Options::default() }).expect("a plan");
+                let [launch] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
+                let v = variant(launch);
+                // It waits for nothing by itself, and so begins when its predecessor has ended.
+                assert!(matches!(v, Variant::Portable(_)) && !launch.pdl);
+                assert_eq!((v.vs(), v.v_first(), v.scalar()), (vs, !k_first, scalar_gate));
+                let items = 3 * heads * u64::from(128 / vs);
+                assert_eq!(u64::from(launch.grid[0]), items.min(device.2.into()));
+                // Nothing is cut there, so entries begin behind the head alone.
+                assert_eq!(scalar(launch, "first_entry"), 16);
+            }
+        }
+    }
+    let old = plan(&problem(3, 100, 2, false), &Capability(7, 5, 68), &Options::default()).unwrap_err().to_string();
+    assert!(old.contains("no variant runs on compute capability 7.5; sm_80 is needed"), "{old}");
+}
+
+#[test]
+fn steps_without_a_tensor_map_take_the_portable_kernel() {
+    for at in 0..5 {
+        let far = |split| {
+            let mut p = problem(2, 16384, 4, split);
+            let tensor =
+                [&mut p.kg, &mut p.w, &mut p.u, p.v_new.as_mut().unwrap(), p.h.as_mut().unwrap()].into_iter().nth(at);
+            let tensor = tensor.unwrap();
+            *tensor = restrided(tensor, 0, 1 << 39);
+            p
+        };
+        let p = far(false);
+        assert!(matches!(variant(planned(&p).prepared()), Variant::Portable(_)));
+        let name = ["kg", "w", "u", "v_new", "h"][at];
+        let options = Options {
+            variant: Variant::all().find(|v| !v.split() && !v.scalar() && !v.v_first()),
+            ..Options::default()
+        };
+        let said = plan(&p, &HOPPER, &options).unwrap_err().to_string();
+        assert!(said.contains(&format!("it needs outermost strides below 2^40 bytes, as `{name}` has not")), "{said}");
+        let said = plan(&far(true), &HOPPER, &Options::default()).unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("stride of `{name}` of 2^40 bytes")) && said.contains("`split` must be false"),
+            "{said}"
+        );
     }
 }
