@@ -1,12 +1,12 @@
 //! The sizes that an operator is timed at.
 
-use super::lengths::Named;
+use super::lengths::{self, Named};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
 /// Tokens a request, heads and requests; as many value heads as query/key heads. For operators over packed sequences: rows
-/// in all, heads and sequences, whose lengths are those of [`lengths`](super::lengths).
+/// in all, heads and sequences, whose lengths are those of [`lengths`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Shape {
     /// Tokens a request; rows of all packed sequences.
@@ -21,6 +21,17 @@ impl Shape {
     /// Number of (request, value head) pairs.
     pub fn pairs(self) -> u64 {
         self.n * self.h
+    }
+
+    /// Packed sequences that have a name.
+    pub fn packed(named: &Named, h: u64) -> Shape {
+        let (t, n) = named.sizes();
+        Shape { t, h, n }
+    }
+
+    /// Rows of each of the packed sequences.
+    pub fn lengths(self) -> Vec<u64> {
+        lengths::of(self.t, self.n)
     }
 
     /// So many pairs: up to 64 heads, the rest in requests. `pairs` above 64 is rounded down to whole requests.
@@ -84,7 +95,7 @@ fn shape(text: &str) -> Result<Shape, String> {
         "all, small, table or a list of T:H:N (tokens, heads, requests) or NAME:H (packed sequences) is needed";
     if let Some((named, heads)) = text.split_once(':').and_then(|(name, heads)| Some((Named::find(name)?, heads))) {
         let heads = heads.parse().ok().filter(|size| (1..=MOST).contains(size));
-        return heads.map(|h| named.shape(h)).ok_or_else(|| format!("`{text}` is no shape; {needed}"));
+        return heads.map(|h| Shape::packed(named, h)).ok_or_else(|| format!("`{text}` is no shape; {needed}"));
     }
     let sizes: Vec<u64> = text
         .split(':')

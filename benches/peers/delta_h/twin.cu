@@ -195,6 +195,11 @@ template <int VS> struct Item {
   // Place of a map of this head.
   __device__ size_t map(const Args& p, uint32_t number) const { return (size_t)(map0 + number) * p.heads + head; }
 };
+// Items lie longest first: every other round over the CTAs goes backwards.
+INLINE uint32_t item_of(uint32_t trip, uint32_t items) {
+  const uint32_t first = trip / gridDim.x * gridDim.x;
+  return trip / gridDim.x % 2 ? first + min(items - first, gridDim.x) - 1 - (trip - first) : trip;
+}
 #define EACH_ITEM(it) for (uint32_t it = blockIdx.x; it < items; it += gridDim.x)
 
 template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS>& s, uint32_t items) {
@@ -203,7 +208,7 @@ template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS
   uint64_t policy = 0;
   if constexpr (MODE >= MAPS) policy = load_policy<MODE>();
   EACH_ITEM(it) {
-    const Item<VS> i(p, it);
+    const Item<VS> i(p, item_of(it, items));
     const int x = i.slice * VS % 64, z = 2 * i.head + i.slice * VS / 64;
     if (i.chunks > 0) {
       wait(&s.first_free, first.of(0)), first.next(0);
@@ -244,7 +249,7 @@ template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS
 template <int VS> INLINE void decay_role(const Args& p, Smem<VS>& s, uint32_t items, int lane) {
   Turns full{0};
   EACH_ITEM(it) {
-    const Item<VS> i(p, it);
+    const Item<VS> i(p, item_of(it, items));
     for (int c = 0, g = 0; c < i.chunks; c++, g = (g + 1) % STAGES) {
       wait(&s.gate_full[g], full.of(g)), full.next(g);
       float e[4];
@@ -263,7 +268,7 @@ template <int VS, bool FIRST> INLINE void store_role(const Args& p, Smem<VS>& s,
   const bool leads = elected();
   Turns full{0};
   EACH_ITEM(it) {
-    const Item<VS> i(p, it);
+    const Item<VS> i(p, item_of(it, items));
     if (i.chunks == 0) continue;
     // A slot is held while the next one is stored.
     for (int c = 0; c <= i.chunks; c++) {
@@ -334,7 +339,7 @@ template <int VS, int CL, int MODE> INLINE void math_role(const Args& p, Smem<VS
   auto rest = [&] { settle(low), settle(high); };
 
   EACH_ITEM(it) {
-    const Item<VS> i(p, it);
+    const Item<VS> i(p, item_of(it, items));
     // All lanes have one number of chunks, and the compiler knows it.
     const int chunks = __shfl_sync(~0u, i.chunks, 0);
     const size_t state = ((size_t)i.sequence * p.heads + i.head) * D * D + i.slice * VS + strip * 16 + lane / 4;

@@ -1,6 +1,6 @@
 //! `delta_h` under the bench.
 //!
-//! A shape is T rows of N packed sequences, whose lengths are those of [`lengths`]. A call is the launches of a layer; the
+//! A shape is T rows of N packed sequences, whose lengths are those of [`super::lengths`]. A call is the launches of a layer; the
 //! schedule, which a model makes once for all layers, has run ahead of it and is timed on its own. Initial and final states
 //! are f32 and apart, every chunk's state is stored. Decays lie between 1/2 and 1 and keys are short, so that states stay
 //! finite over any number of chunks.
@@ -8,13 +8,13 @@
 mod twin;
 
 use super::arena::{Arena, Content};
-use super::lengths::{self, NAMED};
+use super::lengths::NAMED;
 use super::shape::{List, Shape};
 use super::twin::{Kernel, Twin};
 use super::{Call, Choice, Contract, Failure, Launch, Subject};
 use kda_core::{Elem, Executor, KernelDesc, PreparedLaunch, TensorArg};
 use kda_kernels::delta_h::DeltaHVariant;
-use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, plan, schedule};
+use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, Variant, plan, schedule};
 use kda_runtime::{OpError, Plan};
 
 /// K and V: channels of a head.
@@ -48,19 +48,21 @@ impl Subject for DeltaH {
     fn shapes(&self, list: List) -> Vec<Shape> {
         let [fixed, mixed] = &NAMED;
         let heads = [4, 8, 16, 32, 64];
-        let table = || [fixed, mixed].into_iter().flat_map(|named| heads.map(|h| named.shape(h)));
+        let table = || [fixed, mixed].into_iter().flat_map(|named| heads.map(|h| Shape::packed(named, h)));
         match list {
             List::All => {
                 // Many short sequences, and one that is long.
                 let more = [(8192, 64), (8192, 512), (65_536, 1)];
                 table().chain(more.into_iter().flat_map(|(t, n)| heads.map(|h| Shape { t, h, n }))).collect()
             }
-            List::Small => [fixed, mixed].into_iter().flat_map(|named| [4, 8].map(|h| named.shape(h))).collect(),
+            List::Small => {
+                [fixed, mixed].into_iter().flat_map(|named| [4, 8].map(|h| Shape::packed(named, h))).collect()
+            }
             List::Table => table().collect(),
             // No two have as many pairs of a sequence and a head.
             List::Tune => {
-                let one = [4, 8, 16, 28, 32, 40, 64, 128].map(|h| fixed.shape(h));
-                one.into_iter().chain([2, 4, 6, 8, 16, 32, 64].map(|h| mixed.shape(h))).collect()
+                let one = [4, 8, 16, 28, 32, 40, 64, 128].map(|h| Shape::packed(fixed, h));
+                one.into_iter().chain([2, 4, 6, 8, 16, 32, 64].map(|h| Shape::packed(mixed, h))).collect()
             }
         }
     }
@@ -102,7 +104,7 @@ impl Subject for DeltaH {
 
 /// Chunks of all sequences.
 fn chunks(shape: Shape) -> u64 {
-    lengths::of(shape).iter().map(|length| length.div_ceil(CHUNK)).sum()
+    shape.lengths().iter().map(|length| length.div_ceil(CHUNK)).sum()
 }
 
 /// One layer, and the schedule of its batch.
@@ -118,7 +120,7 @@ impl Layer {
         let split = [KDA, KDA_VK].contains(contract);
         let batch = Batch { sequences: n, rows: t, heads: h, h_every: 1, split };
         let mut end = 0;
-        let ends: Vec<i32> = lengths::of(shape).iter().map(|length| (end += length, end as i32).1).collect();
+        let ends: Vec<i32> = shape.lengths().iter().map(|length| (end += length, end as i32).1).collect();
         let cu_seqlens = arena.upload(&[&[0], &ends[..]].concat())?;
         let workspace = arena.tensor(Content::Output, Elem::U32, &[batch.schedule_words()])?;
         let schedule = Schedule {
@@ -174,8 +176,8 @@ impl Call for Layer {
         kernel: Option<&'static KernelDesc>,
         launch: Launch,
     ) -> Result<Plan, OpError> {
-        let variant = kernel.and_then(|desc| DeltaHVariant::find(desc.entry));
-        plan(&self.problem, executor, &Options { variant: variant.map(Into::into), pdl: launch != Launch::Plain })
+        let variant = kernel.and_then(Variant::of);
+        plan(&self.problem, executor, &Options { variant, pdl: launch != Launch::Plain })
     }
 
     fn ahead(&self, executor: &dyn Executor) -> Result<Option<(&'static str, Plan)>, OpError> {

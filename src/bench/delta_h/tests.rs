@@ -8,11 +8,17 @@ use std::collections::BTreeSet;
 #[test]
 fn bytes_are_those_of_the_contract() {
     for h in [8, 64] {
-        assert_eq!(DeltaH.bytes(&KDA, NAMED[0].shape(h)), (h * (8192 * 1024 + 128 * 33_280 + 131_072)) as f64);
-        assert_eq!(DeltaH.bytes(&SERIAL, NAMED[1].shape(h)), (h * (8192 * 1024 + 131 * 33_280 + 6 * 131_072)) as f64);
+        assert_eq!(
+            DeltaH.bytes(&KDA, Shape::packed(&NAMED[0], h)),
+            (h * (8192 * 1024 + 128 * 33_280 + 131_072)) as f64
+        );
+        assert_eq!(
+            DeltaH.bytes(&SERIAL, Shape::packed(&NAMED[1], h)),
+            (h * (8192 * 1024 + 131 * 33_280 + 6 * 131_072)) as f64
+        );
     }
     let floor = |shape: Shape| (DeltaH.bytes(&KDA, shape) / 4.3e6 * 10.0).round() / 10.0;
-    assert_eq!([floor(NAMED[0].shape(64)), floor(NAMED[1].shape(8))], [190.2, 25.2]);
+    assert_eq!([floor(Shape::packed(&NAMED[0], 64)), floor(Shape::packed(&NAMED[1], 8))], [190.2, 25.2]);
 }
 
 #[test]
@@ -54,16 +60,20 @@ fn every_call_of_the_lists_has_a_plan() {
     };
     let [fixed, mixed] = &NAMED;
     assert_eq!(
-        [launches(&KDA, fixed.shape(8)), launches(&SERIAL, fixed.shape(8)), launches(&KDA, mixed.shape(8))],
+        [
+            launches(&KDA, Shape::packed(fixed, 8)),
+            launches(&SERIAL, Shape::packed(fixed, 8)),
+            launches(&KDA, Shape::packed(mixed, 8))
+        ],
         [2, 1, 2]
     );
-    assert_eq!([launches(&KDA, fixed.shape(32)), launches(&SCALAR, fixed.shape(8))], [1, 1]);
+    assert_eq!([launches(&KDA, Shape::packed(fixed, 32)), launches(&SCALAR, Shape::packed(fixed, 8))], [1, 1]);
 }
 
 /// What is compared and looked at is what a call writes: nothing behind the last chunk.
 #[test]
 fn results_are_those_that_are_written() {
-    let call = DeltaH.call(&mut Arena::counting(), &SERIAL, NAMED[1].shape(8)).unwrap();
+    let call = DeltaH.call(&mut Arena::counting(), &SERIAL, Shape::packed(&NAMED[1], 8)).unwrap();
     let shapes: Vec<Vec<u64>> = call.outputs().iter().map(|tensor| tensor.shape().to_vec()).collect();
     assert_eq!(shapes, [vec![8192, 8, 128], vec![131, 8, 128, 128], vec![6, 8, 128, 128]]);
 }

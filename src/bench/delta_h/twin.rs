@@ -180,7 +180,7 @@ mod tests {
         for (name, columns, cluster) in KERNELS {
             assert!(source.contains(&format!("KERNEL({name}, {columns}, {cluster},")), "{name}");
         }
-        for name in HandWritten.configurations(NAMED[0].shape(8)) {
+        for name in HandWritten.configurations(Shape::packed(&NAMED[0], 8)) {
             assert!(KERNELS.iter().any(|(known, ..)| known == name));
         }
         assert!(source.contains(&format!("sizeof(Args) == {ARGUMENT}")));
@@ -192,7 +192,7 @@ mod tests {
         let desc = DeltaH.kernels()[0];
         let kernels = [None, Some(desc)].map(|ahead| Kernel { name: "a name", tokens: 1, desc, ahead });
         for (contract, h, expected) in [(KDA, 8, [0, 2]), (KDA, 32, [1, 0]), (SERIAL, 8, [1, 0])] {
-            let layer = Layer::new(&mut Arena::counting(), &contract, NAMED[0].shape(h)).unwrap();
+            let layer = Layer::new(&mut Arena::counting(), &contract, Shape::packed(&NAMED[0], h)).unwrap();
             let counts =
                 kernels.clone().map(|kernel| launches(&layer.problem, &kernel, Launch::Plain).map_or(0, |l| l.len()));
             assert_eq!(counts, expected, "{} {h}", contract.name);

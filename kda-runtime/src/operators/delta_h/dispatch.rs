@@ -4,10 +4,12 @@
 //! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
 //! *Eligibility*: a variant is written for a device, for one order of `h` and one form of gate, for whole sequences or
 //! segments; those for Hopper take the steps that tensor maps can describe.
-//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first, a measured table by N*HV says
-//! which: narrow slices of V where all of them run at the same time, wide ones in clusters elsewhere (`preference.rs`); of the
-//! second, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known.
+//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first by a measured table, by N*HV
+//! (`preference.rs`): narrow slices of V where all of them run at the same time, wide ones in clusters elsewhere; of the
+//! second, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known, and results do not depend
+//! on it.
 
+use super::batch::Batch;
 use super::problem::{Gate, Problem};
 use super::schedule::{counted, words};
 use super::validate::{Layout, validate};
@@ -53,17 +55,8 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         None => {
             let fit = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none());
-            let table = if options.pdl { &measured::PDL } else { &measured::PLAIN };
-            let pairs = layout.batch.sequences.saturating_mul(layout.batch.heads);
-            let (rows, multiprocessors) = (layout.batch.rows.max(1), executor.multiprocessors());
-            let rank = |v: &Variant| match v {
-                Variant::Hopper(v) => (0, table.rank(measured_as(*v).desc().entry, rows, pairs, multiprocessors)),
-                Variant::Portable(_) => {
-                    let narrow = pairs.saturating_mul(HEAD / 32) <= multiprocessors.into();
-                    (1, usize::from((v.vs() < 64) != narrow))
-                }
-            };
-            match fit.min_by_key(rank) {
+            let multiprocessors = executor.multiprocessors();
+            match fit.min_by_key(|v| (!v.boxes(), rank(*v, &layout.batch, options.pdl, multiprocessors))) {
                 Some(variant) => variant,
                 None => return Err(kind.without(capability)),
             }
@@ -84,6 +77,21 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     };
     let maps = launch(maps, map_entries, map_first, options.pdl)?;
     Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
+}
+
+/// Place of a variant in the order of preference among those of its kernel, 0 first.
+fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usize {
+    let pairs = batch.sequences.saturating_mul(batch.heads);
+    match variant {
+        Variant::Hopper(variant) => {
+            let table = if pdl { &measured::PDL } else { &measured::PLAIN };
+            table.rank(measured_as(variant).desc().entry, batch.rows.max(1), pairs, multiprocessors)
+        }
+        Variant::Portable(variant) => {
+            let narrow = pairs.saturating_mul(HEAD / 32) <= multiprocessors.into();
+            usize::from((variant.vs() < 64) != narrow)
+        }
+    }
 }
 
 /// The variant with the same slices of V that was measured.
