@@ -40,7 +40,7 @@ fn whole_sequences_take_one_launch() {
 
 #[test]
 fn segments_take_two_launches() {
-    for heads in [1, 4, 8, 16] {
+    for heads in [1, 4, 8, 13] {
         let p = problem(2, 16384, heads, true);
         let segments = p.batch().segments();
         assert!(segments > 0);

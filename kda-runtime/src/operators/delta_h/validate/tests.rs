@@ -5,7 +5,7 @@ use crate::operators::delta_h::samples::{dense, matrices, problem, resized, rest
 
 #[track_caller]
 fn refused(spoil: impl Fn(&mut Problem), words: &[&str]) {
-    let mut good = problem(3, 4000, 8, true);
+    let mut good = problem(3, 4000, 4, true);
     assert!(good.maps.is_some() && validate(&good).is_ok(), "{:?}", validate(&good));
     spoil(&mut good);
     let said = validate(&good).expect_err("a refusal").to_string();
@@ -34,9 +34,9 @@ fn each(p: &mut Problem) -> Vec<(&'static str, &mut TensorArg)> {
 
 #[track_caller]
 fn refused_each(spoil: impl Fn(&str, &mut TensorArg) -> Option<&'static str>) {
-    let names: Vec<&str> = each(&mut problem(3, 4000, 8, true)).iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = each(&mut problem(3, 4000, 4, true)).iter().map(|(name, _)| *name).collect();
     for name in names {
-        let mut good = problem(3, 4000, 8, true);
+        let mut good = problem(3, 4000, 4, true);
         let words = {
             let mut tensors = each(&mut good);
             let (_, tensor) = tensors.iter_mut().find(|(other, _)| *other == name).expect("the tensor");
@@ -83,7 +83,7 @@ fn types_and_ranks() {
         })
     });
     refused(|p| p.has_initial = Some(dense(Elem::I32, &[3])), &["`has_initial` holds i32; u8 or bool is needed"]);
-    refused(|p| p.h = Some(matrices(Elem::F32, 100, 8, true)), &["`h` holds f32; bf16 is needed"]);
+    refused(|p| p.h = Some(matrices(Elem::F32, 100, 4, true)), &["`h` holds f32; bf16 is needed"]);
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn sizes_that_do_not_fit() {
     });
     refused_each(|name, t| {
         let heads = t.shape().len() > 2 && name != "w";
-        heads.then(|| *t = resized(t, 1, 7))?;
-        Some("8 is needed (HV as in `w`")
+        heads.then(|| *t = resized(t, 1, 3))?;
+        Some("4 is needed (HV as in `w`")
     });
     refused_each(|name, t| {
         let sequences = matches!(name, "initial_slots" | "final_slots" | "has_initial");
@@ -131,7 +131,7 @@ fn sizes_that_do_not_fit() {
         few,
         &["axis slots of `initial_state`", "at least 3 is needed (one a sequence, as there are no `initial_slots`"],
     );
-    let mut without = problem(3, 4000, 8, true);
+    let mut without = problem(3, 4000, 4, true);
     states(&mut without);
     assert!(validate(&without).is_ok());
 }
@@ -140,20 +140,20 @@ fn sizes_that_do_not_fit() {
 fn room_for_any_lengths() {
     let (n, t) = (3, 4000);
     for every in [1, 2, 7] {
-        let mut good = problem(n, t, 8, true);
+        let mut good = problem(n, t, 4, true);
         good.h_every = every;
         let needed = 3 + 3997 / (64 * u64::from(every));
-        good.h = Some(matrices(Elem::BF16, needed, 8, false));
+        good.h = Some(matrices(Elem::BF16, needed, 4, false));
         assert!(validate(&good).is_ok());
         let short = |p: &mut Problem| {
             p.h_every = every;
-            p.h = Some(matrices(Elem::BF16, needed - 1, 8, false));
+            p.h = Some(matrices(Elem::BF16, needed - 1, 4, false));
         };
         let words = format!("at least {needed} is needed");
         refused(short, &["axis capacity of `h`", &words, "N = 3", "T = 4000", &format!("h_every = {every}")]);
     }
     refused(
-        |p| p.gate = Gate::Decay(dense(Elem::F32, &[64, 8, 128])),
+        |p| p.gate = Gate::Decay(dense(Elem::F32, &[64, 4, 128])),
         &["axis chunks of `decay`", "at least 65 is needed"],
     );
     refused(
@@ -164,7 +164,7 @@ fn room_for_any_lengths() {
     refused(|p| p.maps = Some(dense(Elem::U8, &[p.batch().map_bytes() - 1])), &["axis bytes of `maps`"]);
     refused(|p| p.maps = None, &["`maps` is absent", "bytes are needed, as long sequences are cut"]);
     // Nothing is cut: nothing is needed.
-    let mut whole = problem(3, 4000, 8, false);
+    let mut whole = problem(3, 4000, 4, false);
     whole.maps = None;
     assert!(validate(&whole).is_ok());
 }
@@ -202,7 +202,7 @@ fn layouts_that_do_not_fit() {
         Some("[K, V] (strides 128 and 1) or [V, K] (strides 1 and 128)")
     });
     refused_each(|name, t| {
-        (t.shape().len() == 4).then(|| *t = restrided(t, 0, 8 * 16384 + 2))?;
+        (t.shape().len() == 4).then(|| *t = restrided(t, 0, 4 * 16384 + 2))?;
         Some(if name == "h" {
             "a stride along capacity that is a multiple of 8"
         } else {
@@ -216,9 +216,9 @@ fn layouts_that_do_not_fit() {
         Some("elements with addresses of their own")
     });
     // Steps that no tensor map describes.
-    assert_eq!(validate(&problem(3, 4000, 8, false)).map(|layout| layout.far), Ok(None));
-    for at in 0..each(&mut problem(3, 4000, 8, false)).len() {
-        let mut p = problem(3, 4000, 8, false);
+    assert_eq!(validate(&problem(3, 4000, 4, false)).map(|layout| layout.far), Ok(None));
+    for at in 0..each(&mut problem(3, 4000, 4, false)).len() {
+        let mut p = problem(3, 4000, 4, false);
         let (name, tensor) = each(&mut p).swap_remove(at);
         if tensor.shape().len() > 1 {
             *tensor = restrided(tensor, 0, 1 << 39);
@@ -239,7 +239,7 @@ fn scalars() {
     refused(|p| p.sequences = MOST_SEQUENCES + 1, &["`sequences` is 134217729; at most 134217728"]);
     // Without slots sequence 0 has state 0, whatever the null index.
     for (initial, last) in [(false, true), (true, false), (false, false)] {
-        let mut good = problem(3, 4000, 8, true);
+        let mut good = problem(3, 4000, 4, true);
         good.null = 0;
         good.initial_slots = good.initial_slots.filter(|_| initial);
         good.final_slots = good.final_slots.filter(|_| last);
@@ -249,7 +249,7 @@ fn scalars() {
     refused(crowd, &["N = 1048576 sequences with HV = 1024 heads", "at most 536870911 (sequence, head) pairs"]);
     let long = |p: &mut Problem| {
         for (_, t) in each(p).into_iter().filter(|(_, t)| t.shape()[0] == 4000) {
-            *t = TensorArg::strided(t.ptr, u64::MAX, t.elem, &[MOST_ROWS + 1, 8, 128], t.strides()).unwrap();
+            *t = TensorArg::strided(t.ptr, u64::MAX, t.elem, &[MOST_ROWS + 1, 4, 128], t.strides()).unwrap();
         }
     };
     refused(long, &["axis T of `w`", "at most 2147483583 is possible (rows are i32 coordinates)"]);
@@ -268,28 +268,28 @@ fn what_needs_what() {
 
 #[test]
 fn gates() {
-    let scalar = |p: &mut Problem| p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 8]));
+    let scalar = |p: &mut Problem| p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 4]));
     refused(scalar, &["`split` with a scalar gate", "`split` must be false"]);
     let grouped = |p: &mut Problem, heads: u64| {
-        *p = problem(3, 4000, 8, false);
-        p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 8]));
+        *p = problem(3, 4000, 4, false);
+        p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 4]));
         p.kg = dense(Elem::BF16, &[4000, heads, 128]);
     };
-    for heads in [0, 3, 16] {
-        refused(|p| grouped(p, heads), &[&format!("HV = 8 value heads over H = {heads}")]);
+    for heads in [0, 3, 8] {
+        refused(|p| grouped(p, heads), &[&format!("HV = 4 value heads over H = {heads}")]);
     }
-    for heads in [1, 2, 4, 8] {
-        let mut good = problem(3, 4000, 8, false);
+    for heads in [1, 2, 4] {
+        let mut good = problem(3, 4000, 4, false);
         grouped(&mut good, heads);
         assert_eq!(validate(&good).map(|layout| layout.key_heads), Ok(heads));
-        good.gate = Gate::Scalar(strided(Elem::F32, &[4000, 8], &[13, 1]));
+        good.gate = Gate::Scalar(strided(Elem::F32, &[4000, 4], &[13, 1]));
         assert!(validate(&good).is_ok(), "rows of a scalar gate lie anywhere");
     }
     // A gate a key channel is in the keys.
-    refused(|p| p.kg = dense(Elem::BF16, &[4000, 4, 128]), &["axis HV of `kg`", "8 is needed (HV as in `w`"]);
+    refused(|p| p.kg = dense(Elem::BF16, &[4000, 2, 128]), &["axis HV of `kg`", "4 is needed (HV as in `w`"]);
     let columns = |p: &mut Problem| {
-        grouped(p, 8);
-        p.gate = Gate::Scalar(restrided(&dense(Elem::F32, &[4000, 8]), 1, 2));
+        grouped(p, 4);
+        p.gate = Gate::Scalar(restrided(&dense(Elem::F32, &[4000, 4]), 1, 2));
     };
     refused(columns, &["`g`", "a stride of 1 elements along HV"]);
 }
@@ -297,7 +297,7 @@ fn gates() {
 #[test]
 fn memory_that_is_shared() {
     let written = ["h", "v_new", "final_state", "maps"];
-    let names: Vec<&str> = each(&mut problem(3, 4000, 8, true)).iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = each(&mut problem(3, 4000, 4, true)).iter().map(|(name, _)| *name).collect();
     for output in written {
         for other in names.iter().copied().filter(|other| *other != output) {
             let share = |p: &mut Problem| {
@@ -306,7 +306,7 @@ fn memory_that_is_shared() {
                 let (_, tensor) = each(p).into_iter().find(|(name, _)| *name == output).expect("the tensor");
                 tensor.ptr = ptr + 16 - tensor.bytes.next_multiple_of(16);
             };
-            let mut call = problem(3, 4000, 8, true);
+            let mut call = problem(3, 4000, 4, true);
             share(&mut call);
             let said = validate(&call).expect_err("a refusal").to_string();
             let words = format!("`{output}` at");
@@ -314,10 +314,10 @@ fn memory_that_is_shared() {
         }
     }
     // The very same pool is replaced in place; one that reaches into it is not.
-    let mut same = problem(3, 4000, 8, true);
+    let mut same = problem(3, 4000, 4, true);
     (same.final_state, same.final_slots) = (same.initial_state, same.initial_slots);
     assert_eq!(validate(&same).map(|layout| layout.in_place), Ok(true));
-    assert_eq!(validate(&problem(3, 4000, 8, true)).map(|layout| layout.in_place), Ok(false));
+    assert_eq!(validate(&problem(3, 4000, 4, true)).map(|layout| layout.in_place), Ok(false));
     let moved = |p: &mut Problem| {
         p.final_state = p.initial_state.map(|s| resized(&s, 0, 4)).map(|mut s| {
             s.ptr = p.initial_state.as_ref().expect("a state").ptr;
@@ -326,11 +326,11 @@ fn memory_that_is_shared() {
     };
     refused(moved, &["`final_state` at", "shares memory with `initial_state`", "or the very same tensor"]);
     // Columns of one tensor are apart.
-    let mut good = problem(3, 4000, 8, true);
-    let packed = strided(Elem::BF16, &[4000, 32, 128], &[4096, 128, 1]);
+    let mut good = problem(3, 4000, 4, true);
+    let packed = strided(Elem::BF16, &[4000, 16, 128], &[2048, 128, 1]);
     let part = |at: u64| {
-        let (ptr, bytes) = (packed.ptr + 2048 * at, packed.bytes - 2048 * at);
-        TensorArg::strided(ptr, bytes, Elem::BF16, &[4000, 8, 128], &[4096, 128, 1]).unwrap()
+        let (ptr, bytes) = (packed.ptr + 1024 * at, packed.bytes - 1024 * at);
+        TensorArg::strided(ptr, bytes, Elem::BF16, &[4000, 4, 128], &[2048, 128, 1]).unwrap()
     };
     (good.kg, good.w, good.u, good.v_new) = (part(0), part(1), part(2), Some(part(3)));
     assert!(validate(&good).is_ok(), "{:?}", validate(&good));
