@@ -12,7 +12,7 @@ use kda::core::exec::Executor;
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::runtime::executor::cuda::CudaExecutor;
-use kda::runtime::operators::delta_h::{Options, plan, schedule};
+use kda::runtime::operators::delta_h::{Options, Variant, plan, schedule};
 
 const SEED: u64 = 3;
 
@@ -208,7 +208,8 @@ fn nan_stays_in_its_sequence() {
 fn tensors_of_more_than_2_to_the_32_elements() {
     let Some((executor, _guard)) = device() else { return };
     let mut rows: Vec<Measured> = Vec::new();
-    large::run(on(&executor), SEED, &mut |row, _| rows.push(row), 1.0).expect("memory");
+    let variants: Vec<Variant> = Variant::all().collect();
+    large::run(on(&executor), &variants, SEED, &mut |row, _| rows.push(row), 1.0).expect("memory");
     assert_eq!(rows.len(), large::Tensor::ALL.len());
     for row in rows {
         assert!(row.passes(), "{row:?}");
