@@ -9,7 +9,6 @@ use kda::checks::delta_h::case::{Case, Plan};
 use kda::checks::delta_h::{judge, large};
 use kda::checks::{Device, Measured};
 use kda::core::exec::Executor;
-use kda::kernels::delta_h::DeltaHVariant;
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::runtime::executor::cuda::CudaExecutor;
@@ -209,7 +208,7 @@ fn nan_stays_in_its_sequence() {
 fn tensors_of_more_than_2_to_the_32_elements() {
     let Some((executor, _guard)) = device() else { return };
     let mut rows: Vec<Measured> = Vec::new();
-    let variants: Vec<Variant> = DeltaHVariant::ALL.into_iter().map(Variant::from).collect();
+    let variants: Vec<Variant> = Variant::all().collect();
     large::run(on(&executor), &variants, SEED, &mut |row, _| rows.push(row), 1.0).expect("memory");
     assert_eq!(rows.len(), large::Tensor::ALL.len());
     for row in rows {

@@ -106,6 +106,7 @@ impl Schedule {
     /// The entries of the launches. `split` is absent where sequences are never cut.
     pub fn work_list(&self, split: Option<Split>) -> WorkList {
         let mut list = WorkList::default();
+        let mut inner = Vec::new();
         for s in &self.sequences {
             let parts = split.map_or(1, |split| split.parts(s.chunks()));
             let entry = |segment: usize| {
@@ -125,11 +126,13 @@ impl Schedule {
             };
             list.main.extend((0..parts).map(entry));
             if parts > 1 {
-                list.maps.extend((0..parts - 1).map(entry));
-                list.maps.extend((1..parts - 1).map(|segment| Entry { identity: true, ..entry(segment) }));
+                list.maps.push(entry(0));
+                let both = |segment| [entry(segment), Entry { identity: true, ..entry(segment) }];
+                inner.extend((1..parts - 1).flat_map(both));
                 list.map_slots += parts;
             }
         }
+        list.maps.extend(inner);
         // Whole sequences and first segments, longest first; then the others, late ones first.
         let chunks = |entry: &Entry| (entry.rows.1 - entry.rows.0).div_ceil(CHUNK);
         let place = |entry: &Entry| match entry.segment {
@@ -210,7 +213,7 @@ impl Entry {
 pub struct WorkList {
     /// Uncut sequences and first segments, longest first; then further segments, late ones first.
     pub main: Vec<Entry>,
-    /// Of each cut sequence the affine parts of all segments but the last, then the matrices of the inner ones.
+    /// The affine parts of the first segments of cut sequences, then part and matrix of each inner segment.
     pub maps: Vec<Entry>,
     /// Places of maps: as many as a cut sequence has segments.
     pub map_slots: usize,
@@ -261,8 +264,12 @@ mod tests {
         assert_eq!((last.map, last.parts, last.last, last.rows.1, last.chunk), (3, 4, true, 1076, 7 + 1 + 6));
         let inner = list.main[6];
         assert_eq!((inner.rows, inner.first, inner.h, inner.last), ((131, 259), 2, 0, false));
-        assert_eq!(list.maps[2].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
-        assert_eq!(list.maps.iter().map(of).collect::<Vec<_>>()[3..], [(2, 0), (2, 1), (2, 2), (2, 1), (2, 2)]);
+        assert_eq!(list.maps[3].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
+        let maps: Vec<_> = list.maps.iter().map(|entry| (of(entry), entry.identity)).collect();
+        assert_eq!(maps[..2], [((0, 0), false), ((2, 0), false)]);
+        let matrices =
+            [((0, 1), false), ((0, 1), true), ((2, 1), false), ((2, 1), true), ((2, 2), false), ((2, 2), true)];
+        assert_eq!(maps[2..], matrices);
         let mut rows: Vec<_> = list.main.iter().map(|entry| entry.rows).collect();
         rows.sort_unstable();
         assert!(rows.windows(2).all(|pair| pair[0].1 == pair[1].0) && rows[0].0 == 3 && rows[7].1 == 1076);

@@ -3,6 +3,7 @@
 use super::case::Plan;
 use crate::checks::Extent;
 use kda_ref::delta_h::sample::{Damage, GateForm, PoolForm, Strength, Switches, random_lengths};
+use kda_ref::delta_h::{CHUNK, Split};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
 
@@ -81,9 +82,10 @@ fn segments(backend: Backend, rng: &mut Rng) -> Vec<Plan> {
         let drawn = Switches { gate, damage: None, ..Switches::random(rng, most_hv) };
         let switches = Switches { h: drawn.hv, ..drawn };
         let mut lengths = random_lengths(rng, 3, 300);
-        lengths.insert(rng.below(lengths.len() + 1), 3009 + rng.below(longest));
+        let least = Split::of_heads(switches.hv).map_or(0, |split| (3 * split.least - 1) * CHUNK + 1);
+        lengths.insert(rng.below(lengths.len() + 1), least + rng.below(longest));
         if !simulated {
-            lengths.push(3009 + rng.below(longest));
+            lengths.push(least + rng.below(longest));
         }
         plans.push(Plan::cut(&lengths, switches));
     }
@@ -153,7 +155,8 @@ mod tests {
     /// Drawn cases of segments are long enough to be cut.
     #[test]
     fn long_sequences_are_cut() {
-        for plan in few().iter().filter(|p| p.split) {
+        let drawn = [Backend::Sim, Backend::Cuda].map(|backend| segments(backend, &mut Rng::new(3)));
+        for plan in few().iter().chain(drawn.iter().flatten()).filter(|p| p.split) {
             let case = plan.draw(1);
             assert!(case.batch().cut().is_some(), "{plan:?}");
             let schedule = case.sample.problem().schedule();

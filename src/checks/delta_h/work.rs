@@ -209,7 +209,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
     ];
     let mut all: Vec<Asked> = Vec::new();
     for (at, lengths) in few.iter().enumerate() {
-        for hv in [1, 8, 16, 17] {
+        for hv in [1, 8, 13, 14] {
             let plain = asked(lengths, hv);
             all.push(Asked { h_every: 1 + at % 3, wide: at % 2 == 0, offsets: hv != 8, ..plain });
         }
