@@ -7,7 +7,7 @@
 //! | need | spelling |
 //! | --- | --- |
 //! | S transposed, rounded, as A of both products, from registers | `Acc::<f32, VS, KD>`, `s.as_a::<bf16>()`, `-s.as_a::<bf16>()` |
-//! | slices of 32 rows, half of M idle | `Acc::<f32, 32, KD>`: the other warps hold zeros and take no part in loads and stores |
+//! | slices of 32 rows, half of M idle | `Acc::<f32, 32, KD>`: the other warps take no part in loads and stores |
 //! | u as the initial accumulator, transposed | `x = Acc::load_t(slot.u)`, written in place |
 //! | B along and across K | `slot.w`, `slot.kg.columns(a..b).t()` |
 //! | one half of S in flight while the other is rounded | `s.columns(a..b)`, `wgmma::commit()`, `wgmma::wait::<1>()` |

@@ -45,13 +45,12 @@ fn roles_wait_by_themselves() {
         format!("if lane < 3 {{ pdl::wait(); }} pdl::wait(); {USE}"),
         format!("if early {{ pdl::wait(); {USE} }} else {{ pdl::wait(); {USE} }}"),
         // What a predecessor neither writes nor, if it is written, reads.
-        format!(
-            "let mut sum = 0;
-             #[role(first)] {{ sum = fixed.at([tid]).load(); own.at([tid]).store(sum); pdl::wait(); }}
-             #[role(second)] {{ own.at([tid]).store(1); if early {{ pdl::wait(); }} sum = fixed.at([lane]).load(); }}
+        "let mut sum = 0;
+             #[role(first)] { sum = fixed.at([tid]).load(); own.at([tid]).store(sum); pdl::wait(); }
+             #[role(second)] { own.at([tid]).store(1); if early { pdl::wait(); } sum = fixed.at([lane]).load(); }
              pdl::wait();
              y.at([tid]).store(x.at([tid]).load() + select(sum == 5, 1, 9));"
-        ),
+            .to_owned(),
     ] {
         for (early, n) in [(false, 0), (true, 3)] {
             gives(&body, early, n);

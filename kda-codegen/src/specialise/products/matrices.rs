@@ -72,7 +72,7 @@ impl Specialiser<'_> {
         self.load_into(acc, tile, transposed, false, site)
     }
 
-    /// The same into the registers of `acc`; `kept` says that its rows that nobody holds are zero already.
+    /// The same into the registers of `acc`; `kept` leaves rows that nobody holds as they are.
     pub(super) fn load_into(
         &mut self,
         acc: Accumulator,
