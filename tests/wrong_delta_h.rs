@@ -14,6 +14,7 @@ use kda::reference::layout::StateOrder;
 use kda::reference::rng::Rng;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::delta_h::{Gate, Options, Problem, plan};
+use kda_kernels::Source;
 use kda_kernels::delta_h::DeltaHVariant;
 use kda_kernels::delta_h_schedule::ScheduleVariant;
 
@@ -34,8 +35,10 @@ fn cases() -> Vec<Case> {
     first.sample.has_initial = Some(vec![1, 0]);
     let slow = Switches { strength: Strength::None, beta: 0.1, ..slots };
     let segments = [false, true].map(|in_place| Plan::cut(&[3100, 40], Switches { in_place, ..slow }).draw(SEED));
+    // More items than a grid has CTAs.
+    let rounds = Plan::of(&[3; 36], Switches::plain(1)).draw(SEED);
     let drawn = problems::few().into_iter().enumerate().map(|(at, plan)| plan.draw(SEED + at as u64));
-    drawn.chain([dead, first]).chain(segments).collect()
+    drawn.chain([dead, first, rounds]).chain(segments).collect()
 }
 
 /// The cases that a variant runs, in its order, with what is right.
@@ -75,10 +78,13 @@ fn passes(results: &Results, expected: &Expected) -> bool {
     tally.rows("").iter().all(Measured::passes)
 }
 
-/// A kernel of its family's source with one text replaced.
+/// A kernel of its family's source, or of the libraries that it uses, with one text replaced.
 fn changed(desc: &'static KernelDesc, family: &str, from: &str, to: &str) -> &'static KernelDesc {
     let source = kda_kernels::SOURCES.into_iter().find(|source| source.family == family).expect("the source");
-    assert!(source.text.contains(from), "the source of {family} has no `{from}`");
+    let texts = || source.libraries.iter().chain([&source.text]);
+    assert!(texts().any(|text| text.contains(from)), "the source of {family} has no `{from}`");
+    let libraries: Vec<&str> = source.libraries.iter().map(|text| &*text.replace(from, to).leak()).collect();
+    let source = Source { libraries: libraries.leak(), ..source };
     let compiled = compile(desc, &source, &source.text.replace(from, to));
     let compiled = compiled.unwrap_or_else(|errors| panic!("`{from}` -> `{to}`: {errors:?}"));
     let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
@@ -113,17 +119,28 @@ fn a_check_tells_wrong_recurrences() {
             ("select(decays, row, ex2_approx(row))", "ex2_approx(row)"),
             ("select(t < count, e, 0.0)", "e"),
             ("let mut x = Acc::load_t(first.u);", "let mut x = Acc::<f32, VS, BT>::zero();"),
-            ("null < slot && slot < slots_in as i32", "null <= slot && slot < slots_in as i32"),
-            ("null < slot && slot < slots_in as i32", "null < slot && slot <= slots_in as i32"),
-            ("null < slot && slot < slots_out as i32", "null <= slot && slot < slots_out as i32"),
-            ("null < slot && slot < slots_out as i32", "null < slot && slot <= slots_out as i32"),
-            ("let live = wanted && null", "let live = null"),
+            ("null < slot || !initial_slots", "null <= slot || !initial_slots"),
+            ("slot < slots_in as i32", "slot <= slots_in as i32"),
+            ("null < slot || !final_slots", "null <= slot || !final_slots"),
+            ("slot < slots_out as i32", "slot <= slots_out as i32"),
+            ("let live = wanted && (null", "let live = (null"),
             ("skipped + 1 == every", "skipped + 2 == every"),
             ("let cut = last && end - row < BT;", "let cut = false;"),
             ("(select(final_k_first, 1, K), select(final_k_first, V, 1))", "(K, 1)"),
             ("(select(initial_k_first, 1, K), select(initial_k_first, V, 1))", "(1, V)"),
             ("bf16::rn(pair[0])", "bf16::rn(pair[1])"),
             ("head / per_key_head", "0 * head"),
+            ("x = Acc::of(next_u);", "x = Acc::<f32, VS, BT>::zero();"),
+            ("load_t_if(holds, wu_slot.u, [0, strip])", "load_t_if(holds, wu_slot.u, [0, 0])"),
+            ("warp < VS / 16", "warp + 1 < VS / 16"),
+            ("[lane % 2 * 2.., lane / 2 * 2..]", "[lane % 2 * 2.., lane / 4 * 4..]"),
+            ("i in (16 * count + tid..16 * BT)", "i in (16 * count + 16 + tid..16 * BT)"),
+            ("at += select(round, 1, 0);", "at += 1;"),
+            ("bulk::wait_read::<1>();", "bulk::wait_read::<2>();"),
+            // Items of the persistent loops.
+            ("- 1 - (trip - first), trip)", "- 1 - (trip - first), trip - select(trip == 1, 1, 0))"),
+            ("- 1 - (trip - first), trip)", "- (trip - first), trip)"),
+            ("min(items - first, nctaid.x)", "nctaid.x"),
         ],
     );
 }
@@ -138,6 +155,7 @@ fn a_check_tells_wrong_scalar_gates() {
             ("select(row + t < end, ex2_approx(last - mine), 0.0)", "ex2_approx(last)"),
             ("to.factors[[0, DECAY]] = ex2_approx(last)", "to.factors[[0, DECAY]] = ex2_approx(0.0 - last)"),
             ("head / per_key_head", "head"),
+            ("[t % 8 / 2, t / 8 * 2 + t % 2]", "[t / 16, t % 16]"),
         ],
     );
 }
@@ -150,11 +168,14 @@ fn a_check_tells_wrong_segments() {
         fold.desc(),
         &[
             ("h0 + first_chunk / every", "h0"),
-            ("max(kind & SEGMENT_MASK, 1) - 1", "kind & 0"),
+            ("max(segment_of(kind), 1) - 1", "kind & 0"),
             ("map0 + 1 + i, head, v0 / 64", "map0 + i, head, v0 / 64"),
-            ("s.columns(half..half + 64).mma(low.columns(0..64), m0.kg.columns(half..half + 64).t());", ""),
-            ("s.columns(half..half + 64).mma(high.columns(64..128), rest1.kg.columns(half..half + 64).t());", ""),
-            ("segment > 0 || in_place && kind & LAST == 0", "segment > 0"),
+            ("map0 + 1 + i, head, part / 2", "map0 + i, head, part / 2"),
+            ("head, part / 2, part % 2 * 64", "head, 0, part % 2 * 64"),
+            ("product[j] + b[j]", "product[j]"),
+            ("s.columns(half..half + 64).mma(high.columns(from..from + 64), rows);", ""),
+            ("s.columns(half..half + 64).mma(low.columns(from..from + 64), rows);", ""),
+            ("segment > 0 || in_place && kind & work::LAST == 0", "segment > 0"),
         ],
     );
     let maps = variant(|v| v.maps());
@@ -191,7 +212,7 @@ fn a_check_tells_wrong_schedules() {
             ("let kind = s | parts << 8;", "let kind = s;"),
             ("(if n < stop { at[1] } else { all[1] })", "at[1]"),
             ("255 - select(chunks < 128, chunks,", "select(chunks < 128, chunks,"),
-            ("2 * at[2] - 3 * at[3]", "2 * at[2] - 2 * at[3]"),
+            ("2 * at[2] - 4 * at[3]", "2 * at[2] - 3 * at[3]"),
             ("stop = min(stop, end);", "stop = end;"),
         ];
         let survivors: Vec<_> =

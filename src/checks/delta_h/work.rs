@@ -7,7 +7,7 @@ use crate::checks::{Device, Extent, Measured, Sink};
 use kda_core::exec::Stream;
 use kda_core::{Elem, KernelDesc};
 use kda_kernels::delta_h_schedule::{ScheduleArgs, ScheduleVariant};
-use kda_ref::delta_h::schedule::{Entry, Room};
+use kda_ref::delta_h::schedule::{Entry, Room, WorkList};
 use kda_ref::delta_h::{CHUNK, Schedule, Split};
 use kda_ref::rng::Rng;
 use kda_runtime::DeviceBuffer;
@@ -75,7 +75,7 @@ impl Asked {
         let list = golden.work_list(segments.map(|(split, _)| split));
         let [main, maps, end] = self.places();
         let head = [list.main.len(), list.maps.len(), list.map_slots, golden.status as usize];
-        let counts = [golden.sequences.len(), golden.h_chunks(), golden.chunks];
+        let counts = [golden.sequences.len(), golden.h_chunks(), golden.chunks, cut_sequences(&list)];
         let mut want: Vec<u32> = head.into_iter().chain(counts).map(|count| count as u32).collect();
         want.resize(HEADER, 0);
         if words.len() != end {
@@ -148,6 +148,11 @@ impl Asked {
         let asked = self.offsets.then_some(&got[..]);
         Ok(self.wrong_words(&work.download::<u32>()?, asked) + usize::from(!written))
     }
+}
+
+/// Sequences of several segments.
+fn cut_sequences(list: &WorkList) -> usize {
+    list.maps.iter().filter(|entry| entry.segment == 0).count()
 }
 
 fn differing(a: &[u32], b: &[u32]) -> usize {
@@ -356,7 +361,10 @@ mod tests {
         let mut words = vec![UNTOUCHED; end];
         let head = [list.main.len(), list.maps.len(), list.map_slots, 0, golden.sequences.len(), golden.h_chunks()];
         words[..HEADER].fill(0);
-        head.iter().chain([&golden.chunks]).enumerate().for_each(|(at, count)| words[at] = *count as u32);
+        head.iter()
+            .chain([&golden.chunks, &cut_sequences(&list)])
+            .enumerate()
+            .for_each(|(at, count)| words[at] = *count as u32);
         for (first, entries) in [(main, &list.main), (maps, &list.maps)] {
             let all: Vec<u32> = entries.iter().flat_map(Entry::words).collect();
             words[first..first + all.len()].copy_from_slice(&all);
