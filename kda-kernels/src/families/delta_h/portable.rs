@@ -6,7 +6,7 @@
 /// ```text
 /// h = bf16(S);   v_new[R] = bf16(u[R] - w[R] h);   S <- S * exp2(gk[last(R)]);   S <- S + kg[R]^T v_new[R]
 /// ```
-/// with f32 accumulation. With a scalar gate the second product takes bf16(v_new * exp2(g[last] - g)), before v_new is
+/// with f32 accumulation. With a scalar gate the second product takes `bf16(v_new * exp2(g[last] - g))`, before v_new is
 /// rounded. Rows behind a sequence's end are neither read nor written; an empty sequence copies its state.
 ///
 /// A warp holds S transposed, 16 columns of V of it, as accumulators of `mma.sync`: rounded, they are A operands as they
