@@ -8,7 +8,6 @@ pub mod work {
     // Words of the header.
     const ENTRIES: u32 = 0;
     const MAPS: u32 = 1;
-    const SPLITS: u32 = 7; // sequences of several segments
 
     const ENTRY: u32 = 8;
     // Words of an entry.
@@ -32,6 +31,16 @@ pub mod work {
         select(round % 2 == 1, first + min(items - first, nctaid.x) - 1 - (trip - first), trip)
     }
 
+    /// Entry, head and first column of V of an item, for slices of VS columns; rows of the entry from the first to the one
+    /// behind the last, and its chunks.
+    fn place<const VS: u32>(schedule: Global<u32>, first_entry: u32, heads: u32, item: u32) -> [u32; 6] {
+        const SLICES: u32 = 128 / VS;
+        let entry = first_entry + item / SLICES / heads * ENTRY;
+        let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
+        let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
+        [entry, head, v0, row0, end, (end - row0 + 63) / 64]
+    }
+
     /// Number of a segment in its sequence.
     fn segment_of(kind: u32) -> u32 {
         kind & 0xff
@@ -45,11 +54,6 @@ pub mod work {
     /// Segments of its sequence.
     fn segments_of(kind: u32) -> u32 {
         kind >> 8 & 0xff
-    }
-
-    /// Chunks of 64 rows.
-    fn chunks_of(row0: u32, end: u32) -> u32 {
-        (end - row0 + 63) / 64
     }
 
     /// A state `[64 of V, K]` from its image, which has the order of a warpgroup's registers.

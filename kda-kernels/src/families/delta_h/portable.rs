@@ -12,31 +12,13 @@
 /// A warp holds S transposed, 16 columns of V of it, as accumulators of `mma.sync`: rounded, they are A operands as they
 /// stand. Operands are copied by four warps, a stage ahead; results leave by the warps that multiply, in the shadow of
 /// products. What there is to do comes from a schedule (`delta_h_schedule`) that splits nothing.
-#[kda_dsl::kernels(arch = sm_80)]
+#[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work])]
 pub mod delta_h_portable {
     const BT: u32 = 64; // rows of a chunk
     const K: u32 = 128;
     const V: u32 = 128;
     const STAGES: u32 = 2;
     const WARPS: u32 = 4; // that multiply
-    // Words of an entry of the schedule.
-    const ENTRY: u32 = 8;
-    const SEQUENCE: u32 = 0;
-    const ROW0: u32 = 1;
-    const END: u32 = 2;
-    const H0: u32 = 3;
-    const CHUNK: u32 = 4;
-    const KIND: u32 = 6;
-    const LAST: u32 = 0x80000000;
-
-    /// Entry, head and first column of V of an item; rows of the entry, and chunks.
-    #[device]
-    fn place<const VS: u32>(schedule: Global<u32>, first_entry: u32, heads: u32, item: u32) -> [u32; 6] {
-        const SLICES: u32 = V / VS;
-        let entry = first_entry + item / SLICES / heads * ENTRY;
-        let (row0, end) = (schedule[[entry + ROW0]], schedule[[entry + END]]);
-        [entry, item / SLICES % heads, item % SLICES * VS, row0, end, (end - row0 + BT - 1) / BT]
-    }
 
     /// Four accumulators as one of four times the width.
     #[device]
@@ -110,13 +92,13 @@ pub mod delta_h_portable {
         >();
         let halves = smem::<f32, Shape<WARPS, 8, 128>>(); // of first products, as lanes hold them
 
-        let items = schedule[[0]] * heads * SLICES;
+        let items = schedule[[work::ENTRIES]] * heads * SLICES;
 
         #[role(load)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let [entry, head, v0, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
+            let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             ins.restart();
-            let (first, thread) = (schedule[[entry + CHUNK]], tid - 128);
+            let (first, thread) = (schedule[[entry + work::CHUNK]], tid - 128);
             // Gates are loaded a chunk ahead, two a thread; SCALAR: that of a row, and the last one.
             let mut ahead = [0.0; 2];
             if const { SCALAR } {
@@ -163,7 +145,7 @@ pub mod delta_h_portable {
 
         #[role(load_keys)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let [_, head, _, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
+            let [_, head, _, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             ins.restart();
             let (thread, key_head) = (tid - 192, head / per_key_head);
             let (t, k) = (thread / 16, thread % 16 * 8);
@@ -182,8 +164,8 @@ pub mod delta_h_portable {
 
         #[role(math)]
         for item in (ctaid.x..items).step_by(nctaid.x) {
-            let [entry, head, v0, row0, end, chunks] = place::<VS>(schedule, first_entry, heads, item);
-            let n = schedule[[entry + SEQUENCE]];
+            let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
+            let n = schedule[[entry + work::SEQUENCE]];
             // This warp's columns of V in the slice, and its channels of K.
             let (part, v1) = (warp % PARTS, warp / PARTS * 16);
             let k1 = part * KC;
@@ -219,7 +201,7 @@ pub mod delta_h_portable {
                 });
             }
 
-            let mut kept = schedule[[entry + H0]]; // where h of the next chunk goes, if it is kept
+            let mut kept = schedule[[entry + work::H0]]; // where h of the next chunk goes, if it is kept
             let mut skipped = 0; // chunks since the last one whose h was kept
             for c in 0..chunks {
                 let row = row0 + c * BT;
@@ -327,8 +309,8 @@ pub mod delta_h_portable {
             }
 
             // ---- The state behind the last chunk
-            if schedule[[entry + KIND]] & LAST != 0 {
-                let n = schedule[[entry + SEQUENCE]];
+            if schedule[[entry + work::KIND]] & work::LAST != 0 {
+                let n = schedule[[entry + work::SEQUENCE]];
                 let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
                 let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
                 let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));

@@ -21,16 +21,22 @@ pub mod delta_h {
     const DECAY: u32 = 32; // SCALAR: place of the decay behind the factors of rows
     const HALVES: [u32; 2] = [0, 64]; // of K: one half of S is rounded while the other is in flight
 
+    /// Multiplies each column by its factor; a lane has those of its columns.
+    #[device]
+    fn scale<const M: u32, const N: u32, const QUADS: u32>(x: &mut Acc<f32, M, N>, factors: [[f32; 4]; QUADS]) {
+        #[unroll]
+        for j in 0..N / 8 {
+            let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
+            x.columns(8 * j..8 * j + 8) = x.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
+        }
+    }
+
     /// x with a factor for each row of the chunk.
     #[device]
     fn gated_by<const M: u32>(x: Acc<f32, M, BT>, factors: Shared<f32, Shape<4, PITCH>>) -> Acc<f32, M, BT> {
         let factors = from_fn::<4>(|i| factors.at([lane % 4, 4 * i]).load_v::<4>());
         let mut gated = x;
-        #[unroll]
-        for j in 0..8 {
-            let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
-            gated.columns(8 * j..8 * j + 8) = gated.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
-        }
+        scale(&mut gated, factors);
         gated
     }
 
@@ -133,36 +139,18 @@ pub mod delta_h {
         let items = schedule[[if const { MAPS } { work::MAPS } else { work::ENTRIES }]] * heads * SLICES;
 
         // The second pass finds in L2 what the first one has read.
-        let w_in = if const { MAPS } {
-            w.hint(l2::evict_last())
-        } else if const { SPLIT } {
-            w.hint(l2::evict_first())
+        let (w_in, kg_in, u_in) = if const { MAPS || SPLIT } {
+            let policy = if const { MAPS } { l2::evict_last() } else { l2::evict_first() };
+            (w.hint(policy), kg.hint(policy), u.hint(policy))
         } else {
-            w
-        };
-        let kg_in = if const { MAPS } {
-            kg.hint(l2::evict_last())
-        } else if const { SPLIT } {
-            kg.hint(l2::evict_first())
-        } else {
-            kg
-        };
-        let u_in = if const { MAPS } {
-            u.hint(l2::evict_last())
-        } else if const { SPLIT } {
-            u.hint(l2::evict_first())
-        } else {
-            u
+            (w, kg, u)
         };
 
         #[role(load)]
         #[elect_one]
         for trip in (ctaid.x..items).step_by(nctaid.x) {
             let item = work::item_of(trip, items);
-            let entry = first_entry + item / SLICES / heads * work::ENTRY;
-            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
-            let chunks = work::chunks_of(row0, end);
+            let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             gates.restart();
             wu.restart();
             // The stages of a fold are those that come: constants there would cost the chain its own.
@@ -209,10 +197,7 @@ pub mod delta_h {
         #[role(decay)]
         for trip in (ctaid.x..items).step_by(nctaid.x) {
             let item = work::item_of(trip, items);
-            let entry = first_entry + item / SLICES / heads * work::ENTRY;
-            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
-            let chunks = work::chunks_of(row0, end);
+            let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             gates.restart();
             wu.restart();
             for c in 0..chunks {
@@ -248,10 +233,7 @@ pub mod delta_h {
         #[role(math)]
         for trip in (ctaid.x..items).step_by(nctaid.x) {
             let item = work::item_of(trip, items);
-            let entry = first_entry + item / SLICES / heads * work::ENTRY;
-            let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-            let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
-            let chunks = work::chunks_of(row0, end);
+            let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             let n = schedule[[entry + work::SEQUENCE]];
             let (kind, map0) = (schedule[[entry + work::KIND]], schedule[[entry + work::MAP0]]);
             let segment = work::segment_of(kind);
@@ -360,11 +342,7 @@ pub mod delta_h {
                     s = s.map(|_, _, e| e * factor);
                 } else {
                     let factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v_if::<4>(holds));
-                    #[unroll]
-                    for j in 0..16 {
-                        let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
-                        s.columns(8 * j..8 * j + 8) = s.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
-                    }
+                    scale(&mut s, factors);
                 }
 
                 // ---- Here x is v_new^T of chunk c - 1 before rounding, s is decayed, and the slots are those of chunk c - 1.
@@ -409,11 +387,7 @@ pub mod delta_h {
                     } else {
                         let factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v_if::<4>(holds));
                         next_u = Frag::<bf16, 16, BT>::load_t_if(holds, wu_slot.u, [0, strip]);
-                        #[unroll]
-                        for j in 0..16 {
-                            let pair = [factors[j / 2][j % 2 * 2], factors[j / 2][j % 2 * 2 + 1]];
-                            s.columns(8 * j..8 * j + 8) = s.columns(8 * j..8 * j + 8).map_pairs(|_, _, e| e * pair);
-                        }
+                        scale(&mut s, factors);
                     }
                     if const { !MAPS } {
                         if const { V_FIRST } {
@@ -423,8 +397,6 @@ pub mod delta_h {
                             low.store_t(out.h.rows(0..64));
                             high.store_t(out.h.rows(64..128));
                         }
-                    }
-                    if const { !MAPS } {
                         out.commit();
                     }
                     key_slot = next.wait();
@@ -495,16 +467,14 @@ pub mod delta_h {
         if const { !MAPS } {
             for trip in (ctaid.x..items).step_by(nctaid.x) {
                 let item = work::item_of(trip, items);
-                let entry = first_entry + item / SLICES / heads * work::ENTRY;
-                let (head, v0) = (item / SLICES % heads, item % SLICES * VS);
-                let (row0, end) = (schedule[[entry + work::ROW0]], schedule[[entry + work::END]]);
-                let chunks = work::chunks_of(row0, end);
+                let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
                 let (h0, first_chunk) = (schedule[[entry + work::H0]], schedule[[entry + work::FIRST_CHUNK]]);
                 outs.restart();
                 if chunks > 0 {
                     let policy = l2::evict_first();
                     let h_out = if const { STREAM } { h.hint(policy) } else { h };
                     let v_out = if const { STREAM } { v_new.hint(policy) } else { v_new };
+                    let (h_row, h_column) = if const { V_FIRST } { (v0, 0) } else { (0, v0) };
                     // Which h is kept, and where, is known ahead of the wait: a chunk waits for the stores of the last but
                     // one. A slot is held while the next one is stored: 804 -> 683 ns a chunk with 64 columns of V.
                     let (mut skipped, mut at) = (first_chunk % every, h0 + first_chunk / every);
@@ -512,11 +482,7 @@ pub mod delta_h {
                     #[elect_one]
                     {
                         if h.is_present() && skipped == 0 {
-                            if const { V_FIRST } {
-                                tma::store(h_out, [at, head, v0, 0], held.h);
-                            } else {
-                                tma::store(h_out, [at, head, 0, v0], held.h);
-                            }
+                            tma::store(h_out, [at, head, h_row, h_column], held.h);
                         }
                         bulk::commit();
                     }
@@ -533,11 +499,7 @@ pub mod delta_h {
                         #[elect_one]
                         {
                             if keeps {
-                                if const { V_FIRST } {
-                                    tma::store(h_out, [at, head, v0, 0], slot.h);
-                                } else {
-                                    tma::store(h_out, [at, head, 0, v0], slot.h);
-                                }
+                                tma::store(h_out, [at, head, h_row, h_column], slot.h);
                             }
                             if stores {
                                 tma::store(v_out, [row, head, v0], slot.v);
