@@ -84,6 +84,20 @@ impl Measured {
     pub fn passes(&self) -> bool {
         self.error <= self.budget
     }
+
+    /// What was found over several problems as rows: an output, its error and its budget each. Without a problem one row,
+    /// which does not pass.
+    fn over(problems: usize, case: &str, found: &[(&str, f64, f64)]) -> Vec<Measured> {
+        let case = format!("{case} ({problems} problems)");
+        let found = if problems == 0 { &[("problems that it can run", f64::NAN, 0.0)] } else { found };
+        let row = |(output, error, budget): &(&str, f64, f64)| Measured {
+            case: case.clone(),
+            output: (*output).into(),
+            error: *error,
+            budget: *budget,
+        };
+        found.iter().map(row).collect()
+    }
 }
 
 /// Takes every result as it comes, and the share of the work that is done.

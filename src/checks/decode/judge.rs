@@ -37,21 +37,12 @@ pub struct Tally {
 impl Tally {
     /// The results as rows, one an output.
     pub fn rows(&self, case: &str) -> Vec<Measured> {
-        let case = format!("{case} ({} problems)", self.problems);
-        let row = |output: &str, error: f64, budget: f64| Measured {
-            case: case.clone(),
-            output: output.into(),
-            error,
-            budget,
-        };
-        if self.problems == 0 {
-            return vec![row("problems that it can run", f64::NAN, 0.0)];
-        }
-        vec![
-            row("out", self.out.error, self.out.limit),
-            row("state", self.state.error, self.state.limit),
-            row("prescribed bits that differ", self.wrong_bits as f64, 0.0),
-        ]
+        let found = [
+            ("out", self.out.error, self.out.limit),
+            ("state", self.state.error, self.state.limit),
+            ("prescribed bits that differ", self.wrong_bits as f64, 0.0),
+        ];
+        Measured::over(self.problems, case, &found)
     }
 
     /// Adds the results of one problem.

@@ -50,25 +50,16 @@ pub struct Tally {
 impl Tally {
     /// The results as rows, one a measure.
     pub fn rows(&self, case: &str) -> Vec<Measured> {
-        let case = format!("{case} ({} problems)", self.problems);
-        let row = |output: &str, error: f64, budget: f64| Measured {
-            case: case.clone(),
-            output: output.into(),
-            error,
-            budget,
-        };
-        if self.problems == 0 {
-            return vec![row("problems that it can run", f64::NAN, 0.0)];
-        }
-        vec![
-            row("h", self.h.error, self.h.limit),
-            row("v_new", self.v_new.error, self.v_new.limit),
-            row("final state", self.final_state.error, self.final_state.limit),
-            row("states from those before", self.steps.error, self.steps.limit),
-            row("elements out of their bound", self.wrong_elements as f64, 0.0),
-            row("words of the schedule that differ", self.wrong_words as f64, 0.0),
-            row("prescribed bits that differ", self.wrong_bits as f64, 0.0),
-        ]
+        let found = [
+            ("h", self.h.error, self.h.limit),
+            ("v_new", self.v_new.error, self.v_new.limit),
+            ("final state", self.final_state.error, self.final_state.limit),
+            ("states from those before", self.steps.error, self.steps.limit),
+            ("elements out of their bound", self.wrong_elements as f64, 0.0),
+            ("words of the schedule that differ", self.wrong_words as f64, 0.0),
+            ("prescribed bits that differ", self.wrong_bits as f64, 0.0),
+        ];
+        Measured::over(self.problems, case, &found)
     }
 
     /// Adds the results of one problem.
