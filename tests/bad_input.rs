@@ -1,6 +1,9 @@
 //! Calls that must be refused, and indices that must be left alone: nothing is written, nothing is launched, and the words
 //! say what was given and what is needed. On the simulator, which reports any access outside a buffer.
 
+#[path = "common/tensors.rs"]
+mod tensors;
+
 use kda::checks::conv_verify::call::{Call, Results};
 use kda::checks::conv_verify::case::{Case, Plan};
 use kda::checks::conv_verify::judge::{Tally, fits, one_case};
@@ -13,6 +16,7 @@ use kda::reference::floats::FloatVec;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::conv_verify::{Options, Problem, SnapshotRule};
 use kda_kernels::conv_verify::ConvVerifyVariant;
+use tensors::{reshaped, resized, restrided};
 
 const SEED: u64 = 11;
 /// N, T, H and HV of the call that each test spoils.
@@ -101,25 +105,6 @@ fn arguments() -> Vec<Argument> {
         argument("out", |p| &mut p.out, 16, Elem::F32),
         argument("workspace", |p| &mut p.workspace, 4, Elem::I32),
     ]
-}
-
-/// The tensor with another shape and other strides over the same memory.
-fn reshaped(tensor: &TensorArg, shape: &[u64], strides: &[u64]) -> TensorArg {
-    TensorArg::strided(tensor.ptr, tensor.bytes, tensor.elem, shape, strides).expect("a tensor")
-}
-
-/// With one size changed.
-fn resized(tensor: &TensorArg, axis: usize, size: u64) -> TensorArg {
-    let mut shape = tensor.shape().to_vec();
-    shape[axis] = size;
-    reshaped(tensor, &shape, tensor.strides())
-}
-
-/// With one stride changed.
-fn restrided(tensor: &TensorArg, axis: usize, stride: u64) -> TensorArg {
-    let mut strides = tensor.strides().to_vec();
-    strides[axis] = stride;
-    reshaped(tensor, tensor.shape(), &strides)
 }
 
 #[test]

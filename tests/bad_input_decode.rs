@@ -1,6 +1,9 @@
 //! Calls of `decode` that must be refused, and indices that must be left alone: nothing is written, nothing is launched, and the
 //! words say what was given and what is needed. On the simulator, which reports any access outside a buffer.
 
+#[path = "common/tensors.rs"]
+mod tensors;
+
 use kda::checks::Device;
 use kda::checks::decode::call::Call;
 use kda::checks::decode::case::{Case, Plan};
@@ -11,6 +14,7 @@ use kda::reference::decode::sample::Switches;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::decode::{Convolution, Options, Problem, Tokens};
 use kda_kernels::decode::DecodeVariant;
+use tensors::{reshaped, resized, restrided};
 
 const SEED: u64 = 11;
 
@@ -91,24 +95,6 @@ fn arguments() -> Vec<Argument> {
         argument("state_slots_out", |p| p.state_slots_out.as_mut().unwrap(), 4, Elem::U32),
         argument("out", |p| &mut p.out, 2, Elem::F32),
     ]
-}
-
-fn reshaped(tensor: &TensorArg, shape: &[u64], strides: &[u64]) -> TensorArg {
-    TensorArg::strided(tensor.ptr, tensor.bytes, tensor.elem, shape, strides).expect("a tensor")
-}
-
-/// With one size changed.
-fn resized(tensor: &TensorArg, axis: usize, size: u64) -> TensorArg {
-    let mut shape = tensor.shape().to_vec();
-    shape[axis] = size;
-    reshaped(tensor, &shape, tensor.strides())
-}
-
-/// With one stride changed.
-fn restrided(tensor: &TensorArg, axis: usize, stride: u64) -> TensorArg {
-    let mut strides = tensor.strides().to_vec();
-    strides[axis] = stride;
-    reshaped(tensor, tensor.shape(), &strides)
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //! given and what is needed. And boundaries that only the device sees: nothing behind the first wrong one is processed, and the
 //! status says why. On the simulator, which reports any access outside a buffer, for both kernels.
 
+#[path = "common/tensors.rs"]
+mod tensors;
+
 use kda::checks::Device;
 use kda::checks::delta_h::call::{Call, Results};
 use kda::checks::delta_h::case::{Case, Plan};
@@ -11,6 +14,7 @@ use kda::core::{Elem, TensorArg};
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Switches};
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::delta_h::{Gate, Options, Problem, Schedule, Status, Variant, plan, schedule};
+use tensors::{reshaped, resized, restrided};
 
 const SEED: u64 = 13;
 const LENGTHS: [usize; 4] = [100, 64, 0, 30];
@@ -78,24 +82,6 @@ fn refused_schedule(spoil: &dyn Fn(&mut Schedule), words: &[&str]) {
         assert_eq!(executor.last_stats(), None, "launched: {error}");
         assert_untouched(&call.results().expect("results"), &error);
     }
-}
-
-fn reshaped(tensor: &TensorArg, shape: &[u64], strides: &[u64]) -> TensorArg {
-    TensorArg::strided(tensor.ptr, tensor.bytes, tensor.elem, shape, strides).expect("a tensor")
-}
-
-/// With one size changed.
-fn resized(tensor: &TensorArg, axis: usize, size: u64) -> TensorArg {
-    let mut shape = tensor.shape().to_vec();
-    shape[axis] = size;
-    reshaped(tensor, &shape, tensor.strides())
-}
-
-/// With one stride changed.
-fn restrided(tensor: &TensorArg, axis: usize, stride: u64) -> TensorArg {
-    let mut strides = tensor.strides().to_vec();
-    strides[axis] = stride;
-    reshaped(tensor, tensor.shape(), &strides)
 }
 
 /// A tensor argument: its name, where it is, the alignment it needs, and a type that it does not take.

@@ -5,6 +5,8 @@
 //! a CUDA graph; lengths, slots and counts are read on the device when the graph replays.
 
 mod arguments;
+#[cfg(test)]
+mod capability;
 pub mod conv_verify;
 pub mod decode;
 pub mod delta_h;

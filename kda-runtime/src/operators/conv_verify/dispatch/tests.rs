@@ -1,57 +1,10 @@
 //! Plans over memory that does not exist: planning reads none.
 
 use super::*;
+use crate::operators::capability::{Capability, HOPPER};
 use crate::operators::conv_verify::{Gate, SnapshotRule};
 use crate::operators::preference::is_named;
-use kda_core::exec::{ExecError, Stream};
-use kda_core::{Elem, PreparedLaunch, TensorArg};
-
-/// A device of some compute capability and number of multiprocessors that must not be asked for anything else.
-struct Capability(u8, u8, u32);
-
-impl Executor for Capability {
-    fn describe(&self) -> String {
-        "a compute capability".into()
-    }
-
-    fn compute_capability(&self) -> (u8, u8) {
-        (self.0, self.1)
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.2
-    }
-
-    fn allocate(&self, _bytes: u64) -> Result<u64, ExecError> {
-        panic!("planning allocates nothing")
-    }
-
-    fn free(&self, _ptr: u64) -> Result<(), ExecError> {
-        panic!("planning frees nothing")
-    }
-
-    fn write(&self, _ptr: u64, _bytes: &[u8]) -> Result<(), ExecError> {
-        panic!("planning writes nothing")
-    }
-
-    fn read(&self, _ptr: u64, _bytes: &mut [u8]) -> Result<(), ExecError> {
-        panic!("planning reads nothing")
-    }
-
-    fn fill(&self, _ptr: u64, _byte: u8, _bytes: u64) -> Result<(), ExecError> {
-        panic!("planning fills nothing")
-    }
-
-    unsafe fn launch(&self, _launch: &PreparedLaunch, _stream: Stream) -> Result<(), ExecError> {
-        panic!("planning launches nothing")
-    }
-
-    fn synchronize(&self, _stream: Stream) -> Result<(), ExecError> {
-        panic!("planning waits for nothing")
-    }
-}
-
-const HOPPER: Capability = Capability(9, 0, 132);
+use kda_core::{Elem, TensorArg};
 
 /// A call with every tensor, dense, at addresses that nobody owns.
 fn problem(n: u64, t: u64, h: u64, hv: u64) -> Problem {

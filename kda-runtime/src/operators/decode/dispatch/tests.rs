@@ -3,47 +3,9 @@
 use super::super::Gate;
 use super::super::problem::{Convolution, Tokens};
 use super::*;
+use crate::operators::capability::{Capability, HOPPER};
 use crate::operators::preference::is_named;
 use kda_core::TensorArg;
-use kda_core::exec::{ExecError, Stream};
-
-/// Validates and plans as a device of this compute capability; runs nothing.
-struct Capability(u8, u8);
-
-const HOPPER: Capability = Capability(9, 0);
-
-impl Executor for Capability {
-    fn describe(&self) -> String {
-        "a compute capability".into()
-    }
-    fn compute_capability(&self) -> (u8, u8) {
-        (self.0, self.1)
-    }
-    fn multiprocessors(&self) -> u32 {
-        132
-    }
-    fn allocate(&self, _: u64) -> Result<u64, ExecError> {
-        unreachable!("nothing is allocated")
-    }
-    fn free(&self, _: u64) -> Result<(), ExecError> {
-        unreachable!("nothing is freed")
-    }
-    fn write(&self, _: u64, _: &[u8]) -> Result<(), ExecError> {
-        unreachable!("nothing is written")
-    }
-    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), ExecError> {
-        unreachable!("nothing is read")
-    }
-    fn fill(&self, _: u64, _: u8, _: u64) -> Result<(), ExecError> {
-        unreachable!("nothing is filled")
-    }
-    unsafe fn launch(&self, _: &kda_core::PreparedLaunch, _: Stream) -> Result<(), ExecError> {
-        unreachable!("nothing is launched")
-    }
-    fn synchronize(&self, _: Stream) -> Result<(), ExecError> {
-        unreachable!("nothing runs")
-    }
-}
 
 fn tensor(elem: Elem, shape: &[u64]) -> TensorArg {
     TensorArg::dense(1 << 20, u64::MAX, elem, shape).expect("a tensor")
@@ -209,12 +171,12 @@ fn a_forced_variant_runs_what_it_can() {
 #[test]
 fn other_devices_are_told_what_is_needed() {
     let small = problem(1, 1, 1, Elem::F32, false);
-    let error = plan(&small, &Capability(8, 0), &Options::default()).unwrap_err().to_string();
+    let error = plan(&small, &Capability(8, 0, 108), &Options::default()).unwrap_err().to_string();
     assert_eq!(error, "decode: no variant runs on compute capability 8.0; sm_90 is needed");
     let options = Options { variant: Some(DecodeVariant::ALL[0]), ..Options::default() };
-    let error = plan(&small, &Capability(8, 0), &options).unwrap_err().to_string();
+    let error = plan(&small, &Capability(8, 0, 108), &options).unwrap_err().to_string();
     assert!(error.contains("it is written for sm_90, the device has compute capability"), "{error}");
-    assert!(plan(&small, &Capability(10, 0), &Options::default()).is_ok());
+    assert!(plan(&small, &Capability(10, 0, 148), &Options::default()).is_ok());
 }
 
 #[test]

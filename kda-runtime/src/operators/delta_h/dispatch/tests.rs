@@ -1,7 +1,8 @@
 //! Plans over memory that does not exist.
 
 use super::*;
-use crate::operators::delta_h::samples::{Capability, HOPPER, dense, matrices, problem, restrided, strided};
+use crate::operators::capability::{Capability, HOPPER};
+use crate::operators::delta_h::samples::{dense, matrices, problem, restrided, strided};
 use kda_core::PreparedLaunch;
 
 fn scalar(launch: &PreparedLaunch, name: &str) -> u32 {

@@ -1,7 +1,8 @@
 //! Schedules that must be refused, what the head of a workspace says, and the kernel's list against one made on the host.
 
 use super::*;
-use crate::operators::delta_h::samples::{self, Capability, HOPPER, dense, restrided};
+use crate::operators::capability::{Capability, HOPPER};
+use crate::operators::delta_h::samples::{self, dense, restrided};
 
 #[track_caller]
 fn refused(spoil: impl Fn(&mut Schedule), words: &[&str]) {
