@@ -35,7 +35,7 @@ pub const SOURCES: [Source; 15] = [
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
-    plain("delta_h_portable", include_str!("families/delta_h/portable.rs")),
+    Source { family: "delta_h_portable", text: include_str!("families/delta_h/portable.rs"), libraries: &[WORK] },
 ];
 
 #[cfg(test)]
@@ -47,6 +47,16 @@ mod tests {
         assert_eq!(super::SOURCES.map(|source| source.family).to_vec(), families);
         for source in super::SOURCES {
             assert!(source.text.contains(&format!("pub mod {} {{", source.family)), "{}", source.family);
+        }
+    }
+
+    #[test]
+    fn every_library_in_use_is_given() {
+        for source in super::SOURCES {
+            for (name, library) in [("math", super::MATH), ("step", super::STEP), ("work", super::WORK)] {
+                let used = source.text.contains(&format!("crate::device::{name}"));
+                assert_eq!(used, source.libraries.contains(&library), "`{name}` of {}", source.family);
+            }
         }
     }
 }
