@@ -11,6 +11,7 @@ pub struct Source {
     pub libraries: &'static [&'static str],
 }
 
+const DRAFT: &str = include_str!("device/draft.rs");
 const MATH: &str = include_str!("device/math.rs");
 const STEP: &str = include_str!("device/step.rs");
 const WORK: &str = include_str!("device/work.rs");
@@ -20,7 +21,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 15] = [
+pub const SOURCES: [Source; 16] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -36,6 +37,7 @@ pub const SOURCES: [Source; 15] = [
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
     Source { family: "delta_h_portable", text: include_str!("families/delta_h/portable.rs"), libraries: &[WORK] },
+    Source { family: "tc_verify", text: include_str!("families/tc_verify/hopper.rs"), libraries: &[DRAFT] },
 ];
 
 #[cfg(test)]
@@ -53,7 +55,9 @@ mod tests {
     #[test]
     fn every_library_in_use_is_given() {
         for source in super::SOURCES {
-            for (name, library) in [("math", super::MATH), ("step", super::STEP), ("work", super::WORK)] {
+            for (name, library) in
+                [("draft", super::DRAFT), ("math", super::MATH), ("step", super::STEP), ("work", super::WORK)]
+            {
                 let used = source.text.contains(&format!("crate::device::{name}"));
                 assert_eq!(used, source.libraries.contains(&library), "`{name}` of {}", source.family);
             }

@@ -126,7 +126,7 @@ impl Specialiser<'_> {
     }
 
     /// The value that `#[requires(name == constant)]` fixes.
-    fn known(&self, name: &str) -> Option<i128> {
+    pub(super) fn known(&self, name: &str) -> Option<i128> {
         self.resolved.facts.iter().find_map(|fact| match fact {
             Fact::Equals { name: n, value } if n == name => Some(*value),
             _ => None,

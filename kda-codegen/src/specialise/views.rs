@@ -84,7 +84,11 @@ impl Specialiser<'_> {
         })
     }
 
+    /// A stride of the launch; a constant where `#[requires(name == constant)]` fixes it.
     fn stride_param(&mut self, name: &str) -> Stride {
+        if let Some(stride) = self.known(name).and_then(|value| value.try_into().ok()) {
+            return Stride::Const(stride);
+        }
         match self.resolved.params.iter().position(|p| p.name == name) {
             Some(index) => Stride::Reg(self.load_param(index), self.multiple_of(name)),
             None => Stride::Const(0),

@@ -1,9 +1,11 @@
 //! Device libraries: functions that several kernel families share.
 
+mod draft;
 mod math;
 mod step;
 mod work;
 
+pub use draft::draft;
 pub use math::math;
 pub use step::step;
 pub use work::work;
