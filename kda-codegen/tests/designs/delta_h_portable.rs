@@ -7,14 +7,13 @@ mod problem;
 use super::delta_h::D;
 use super::harness::{Run, assemble, try_compile};
 use kda_codegen::check::protocol::Verdict;
-use problem::{Form, Gate, KERNEL, LENGTHS, PLAIN, Problem, turned, used, variant, variant_of};
+use problem::{Form, Gate, KERNEL, LENGTHS, PLAIN, Problem, turned, used, variant, variant_of, with_library};
 
 const SCHEDULE: &str = include_str!("../../../kda-kernels/src/families/delta_h/schedule.rs");
-const WORK: &str = include_str!("../../../kda-kernels/src/device/work.rs");
 
 #[test]
 fn assembles_within_the_budget() {
-    for compiled in try_compile(KERNEL).unwrap_or_else(|errors| panic!("{}", errors[0].text())) {
+    for compiled in try_compile(&KERNEL).unwrap_or_else(|errors| panic!("{}", errors[0].text())) {
         assert_eq!(compiled.protocol, Verdict::Proved, "{}", compiled.entry);
         assert!(compiled.shared_bytes <= 101_376, "{}: {} bytes", compiled.entry, compiled.shared_bytes);
         println!("{}: {} bytes of shared memory", compiled.entry, compiled.shared_bytes);
@@ -196,7 +195,7 @@ fn the_schedule_kernel_makes_the_list() {
     let problem = Problem::new(&LENGTHS, form, 570);
     let seqs = LENGTHS.len() as u32;
     // In one text the contracts of files are comments.
-    let source = [WORK, SCHEDULE].map(|text| text.replace("//!", "//")).concat();
+    let source = with_library(SCHEDULE);
     let mut schedule = Run::of(try_compile(&source).unwrap_or_else(|errors| panic!("{}", errors[0].text())).remove(0));
     let cu: Vec<i32> = (0..=LENGTHS.len()).map(|n| LENGTHS[..n].iter().sum::<usize>() as i32).collect();
     let words = 16 + 8 * seqs;
