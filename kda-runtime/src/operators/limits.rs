@@ -20,6 +20,8 @@ pub(super) const WHY_COUNT: &str = "sizes are counted in 32 bits";
 pub(super) mod align {
     pub const BF16: u64 = 2;
     pub const SCALARS: u64 = 4;
+    /// Read or written 8 bytes at once.
+    pub const PAIRS: u64 = 8;
     /// Read or written 16 bytes at once.
     pub const WIDE: u64 = 16;
     /// Four taps of bf16 at once.

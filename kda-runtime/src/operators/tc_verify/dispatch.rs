@@ -1,0 +1,192 @@
+//! Which variant runs a problem, and on how many CTAs.
+//!
+//! *Eligibility*: a variant is written for a convolution or none, its taps and the order of its history, a form of gate, and
+//! for what may be read ahead of the wait for a predecessor; its launch checks the kernel's own conditions. *Preference*:
+//! one for the call's heads, where its rows lie dense; else one for any. Bits do not depend on it.
+
+use super::NAME;
+use super::problem::Problem;
+use super::validate::{Layout, validate};
+use super::variant::Variant;
+use crate::operators::conv_verify::Gate;
+use crate::operators::limits::HEAD;
+use crate::operators::{OpError, Plan};
+use kda_core::{Elem, Executor, LaunchError, TensorArg};
+use kda_kernels::tc_verify::{TcVerifyArgs, TcVerifyVariant};
+
+/// How a call is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Run this variant; it is refused if the problem does not fit it.
+    pub variant: Option<Variant>,
+    /// Launch with programmatic dependent launch: the kernel may start while its predecessor drains.
+    pub pdl: bool,
+    /// With `pdl`: `state`, `slots`, `query_start`, `accepted` and the weights are not written by a predecessor that may still
+    /// run, so that they are read ahead of the wait.
+    pub stable_pools: bool,
+}
+
+/// Checks a call and chooses the variant that runs it.
+///
+/// # Errors
+/// [`OpError`] says what was given and what is needed; nothing has been written.
+pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Result<Plan, OpError> {
+    let layout = validate(problem)?;
+    let kind = Kind::of(problem, &layout, options);
+    let (major, minor) = executor.compute_capability();
+    let runs = |variant: &Variant| variant.desc().arch.runs_on(major, minor);
+    let args = arguments(problem, &layout)?;
+    let prepare = |variant: Variant| {
+        let ctas = ctas(&layout, variant, executor.multiprocessors(), problem.counters.is_some());
+        match variant {
+            Variant::Hopper(v) => TcVerifyArgs { ctas, ..args.clone() }.prepare(v, options.pdl),
+        }
+    };
+    if let Some(variant) = options.variant {
+        let refuse = |why: String| Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
+        if !runs(&variant) {
+            let arch = variant.desc().arch;
+            return refuse(format!("it is written for {arch}, the device has compute capability {major}.{minor}"));
+        }
+        if let Some(why) = kind.refuses(variant) {
+            return refuse(why);
+        }
+        return Ok(Plan::of(prepare(variant)?));
+    }
+    // Those for given heads first.
+    let mut fit: Vec<Variant> = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none()).collect();
+    fit.sort_by_key(|v| v.heads() == 0);
+    let mut refusal: Option<LaunchError> = None;
+    for variant in fit {
+        match prepare(variant) {
+            Ok(prepared) => return Ok(Plan::of(prepared)),
+            Err(error) => refusal = Some(error),
+        }
+    }
+    match refusal {
+        Some(error) => Err(error.into()),
+        None => {
+            let oldest = Variant::all().map(|v| v.desc().arch).min_by_key(|arch| (arch.major, arch.minor));
+            let needed = oldest.map_or(String::new(), |arch| arch.to_string());
+            Err(OpError::NoVariant { op: NAME, given: (major, minor), needed })
+        }
+    }
+}
+
+/// What variants differ in, of one call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    /// Type of the taps.
+    convolution: Option<Elem>,
+    channel_major: bool,
+    softplus: bool,
+    early: bool,
+}
+
+impl Kind {
+    fn of(problem: &Problem, layout: &Layout, options: &Options) -> Kind {
+        Kind {
+            convolution: problem.convolution.map(|c| c.weight.elem),
+            channel_major: layout.channel_major,
+            softplus: problem.gate == Gate::Softplus,
+            early: options.pdl && options.stable_pools,
+        }
+    }
+
+    fn of_variant(variant: TcVerifyVariant) -> Kind {
+        Kind {
+            convolution: variant.conv().then_some(variant.tap()),
+            channel_major: variant.channel_major(),
+            softplus: variant.softplus(),
+            early: variant.early(),
+        }
+    }
+
+    /// Why a variant cannot run this call.
+    fn refuses(&self, variant: Variant) -> Option<String> {
+        let Variant::Hopper(variant) = variant;
+        let its = Kind::of_variant(variant);
+        let differ = |its: String, given: String| Some(format!("it is for {its}, the call has {given}"));
+        let convolution = |kind: &Kind| match kind.convolution {
+            None => "no convolution".to_string(),
+            Some(taps) => {
+                let order = if kind.channel_major { "[D, Q + 2]" } else { "[Q + 2, D]" };
+                format!("a convolution with taps of {taps} and a history in the order {order}")
+            }
+        };
+        if (its.convolution, its.channel_major) != (self.convolution, self.channel_major) {
+            return differ(convolution(&its), convolution(self));
+        }
+        if its.softplus != self.softplus {
+            let gate = |softplus: bool| if softplus { "a softplus gate" } else { "a bounded gate" };
+            return differ(gate(its.softplus).into(), gate(self.softplus).into());
+        }
+        if its.early && !self.early {
+            return Some("it reads the state ahead of the wait for a predecessor, which may write it".into());
+        }
+        // A variant that waits first is right for every launch.
+        (its.early != self.early).then(|| "the call is launched so that another reads the state earlier".into())
+    }
+}
+
+/// CTAs of the persistent grid: a multiple of the heads, no more than the device holds at once, and without tickets no more
+/// than share the requests evenly.
+fn ctas(layout: &Layout, variant: Variant, multiprocessors: u32, tickets: bool) -> u32 {
+    let resident = u64::from(multiprocessors) * u64::from(variant.desc().min_blocks_per_sm.max(1));
+    let most = (resident / layout.heads).max(1);
+    let rounds = layout.requests.div_ceil(most).max(1);
+    let per_head = if tickets && rounds > 3 { most } else { layout.requests.div_ceil(rounds) };
+    u32::try_from(per_head.min(layout.requests).saturating_mul(layout.heads)).unwrap_or(u32::MAX)
+}
+
+/// What every variant is given; the grid is each one's own.
+fn arguments(p: &Problem, layout: &Layout) -> Result<TcVerifyArgs, OpError> {
+    let Layout { total, heads, window, channel_major, .. } = *layout;
+    let view = |t: &TensorArg, shape: &[u64], strides: &[u64]| TensorArg::strided(t.ptr, t.bytes, t.elem, shape, strides);
+    let part = heads * HEAD;
+    let slots = p.state.shape()[0];
+    let nothing = |elem, shape: &[u64]| TensorArg::dense(0, 0, elem, shape);
+    let (taps, conv, accepted) = match &p.convolution {
+        Some(c) => {
+            let [slot, row, channel] = [0, 1, 2].map(|axis| c.state.strides()[axis]);
+            let (row, channel) = if channel_major { (1, channel) } else { (row, 1) };
+            let strides = [slot, row, part * channel, HEAD * channel, channel];
+            (
+                view(&c.weight, &[3 * heads, 4 * HEAD], &[4 * HEAD, 1])?,
+                view(&c.state, &[slots, window + 2, 3, heads, HEAD], &strides)?,
+                c.accepted,
+            )
+        }
+        None => (
+            nothing(Elem::BF16, &[0, 4 * HEAD])?,
+            nothing(Elem::BF16, &[0, 0, 3, heads, HEAD])?,
+            nothing(Elem::I32, &[0])?,
+        ),
+    };
+    let lower_bound = match p.gate {
+        Gate::Bounded { lower_bound } => lower_bound,
+        Gate::Softplus => 0.0,
+    };
+    let [corr, kg] = [&p.corr, &p.kg].map(|records| [records.strides()[0], records.strides()[1]]);
+    Ok(TcVerifyArgs {
+        state: view(&p.state, &[slots, 8 * heads, 2, 8, HEAD], &[p.state.strides()[0], 16 * HEAD, HEAD, 2 * HEAD, 1])?,
+        qkv: view(&p.qkv, &[total, 3, heads, HEAD], &[p.qkv.strides()[0], part, HEAD, 1])?,
+        raw_g: p.raw_g,
+        raw_beta: p.raw_beta,
+        a_log: p.a_log,
+        dt_bias: p.dt_bias,
+        taps,
+        conv,
+        slot_of: p.slots,
+        query_start: p.query_start,
+        accepted,
+        corr: view(&p.corr, p.corr.shape(), &[corr[0], corr[1], HEAD, 1])?,
+        kg: view(&p.kg, &[p.kg.shape()[0], heads, window, 2, HEAD], &[kg[0], kg[1], 2 * HEAD, HEAD, 1])?,
+        out: p.out,
+        counter: p.counters,
+        lower_bound,
+        scale: p.scale,
+        null: p.null,
+        ctas: 0,
+    })
+}
