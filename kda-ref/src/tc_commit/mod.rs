@@ -12,10 +12,14 @@
 //! Source: the operator's contract, as repeated in the items of [`problem`]. [`run()`] takes what the operator takes, on host
 //! slices, in one of the modes of [`crate::Mode`].
 
+pub mod budgets;
 pub mod problem;
+mod run;
 pub mod sample;
 mod validate;
 
+pub use budgets::{Checked, StateJudgement, reference};
 pub use problem::{Boundary, Commit, Compaction, Outputs, Problem};
+pub use run::run;
 
 pub use crate::tc_verify::{ConvOrder, HEAD, HISTORY, Refusal};

@@ -14,11 +14,16 @@
 //! Source: the operator's contract, as repeated in the items of [`problem`]. [`run()`] takes what the operator takes, on host
 //! slices, in one of the modes of [`crate::Mode`].
 
+pub mod budgets;
+pub(crate) mod head;
 pub mod problem;
+mod run;
 pub mod sample;
 pub(crate) mod validate;
 
+pub use budgets::{Checked, Got, HeadJudgement, reference};
 pub use problem::{Conv, ConvOrder, Outputs, Problem, Request};
+pub use run::run;
 pub use validate::Refusal;
 
 pub use crate::conv_verify::{HEAD, HISTORY};

@@ -94,8 +94,8 @@ pub(crate) fn sizes(heads: usize, window: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks sizes, pitches, element types and places of a call.
-pub(super) fn validate(p: &Problem<'_>, out: &Outputs<'_>) -> Result<(), Refusal> {
+/// Checks sizes, pitches, element types and places of what a call reads.
+pub(super) fn inputs(p: &Problem<'_>) -> Result<(), Refusal> {
     sizes(p.heads, p.window)?;
     let (channels, width) = (p.channels(), p.heads * HEAD);
     rows(["qkv", "qkv_pitch"], p.qkv.len(), p.total, p.qkv_pitch, channels)?;
@@ -108,22 +108,29 @@ pub(super) fn validate(p: &Problem<'_>, out: &Outputs<'_>) -> Result<(), Refusal
     at_least("dt_bias", p.dt_bias.len(), width)?;
     at_least("slot_of", p.slot_of.len(), p.n_req)?;
     at_least("query_start", p.query_start.len(), p.n_req + 1)?;
-    rows(["out", "out_pitch"], out.out.len(), p.total, out.out_pitch, width)?;
-    let records = p.n_req * p.window * width;
-    at_least("corr", out.corr.len(), records)?;
-    at_least("kg", out.kg.len(), 2 * records)?;
     if let Some(conv) = &p.conv {
         if matches!(conv.taps, Floats::F64(_)) {
             return Err(Refusal::ElementType { name: "taps", needed: "fp32 or bf16" });
         }
         at_least("taps", conv.taps.len(), channels * WIDTH)?;
         at_least("accepted", conv.accepted.len(), p.n_req)?;
-        let slot = p.conv_rows() * channels;
-        rows(["conv", "conv_pitch"], conv.pool.len(), p.slots, conv.pitch, slot)?;
-        let target = out.conv.as_ref().ok_or(Refusal::Absent { name: "the convolution pool that rolls" })?;
-        rows(["rolled conv", "conv_pitch"], target.len(), p.slots, conv.pitch, slot)?;
+        rows(["conv", "conv_pitch"], conv.pool.len(), p.slots, conv.pitch, p.conv_rows() * channels)?;
     }
     places(p)
+}
+
+/// Checks the buffers that a call writes; its inputs are checked.
+pub(super) fn outputs(p: &Problem<'_>, out: &Outputs<'_>) -> Result<(), Refusal> {
+    let width = p.heads * HEAD;
+    rows(["out", "out_pitch"], out.out.len(), p.total, out.out_pitch, width)?;
+    let records = p.n_req * p.window * width;
+    at_least("corr", out.corr.len(), records)?;
+    at_least("kg", out.kg.len(), 2 * records)?;
+    if let Some(conv) = &p.conv {
+        let rolled = out.conv.as_ref().ok_or(Refusal::Absent { name: "the convolution pool that rolls" })?;
+        at_least("the convolution pool that rolls", rolled.len(), conv.pool.len())?;
+    }
+    Ok(())
 }
 
 /// Tokens belong to one request, and with a convolution so does a live slot.
