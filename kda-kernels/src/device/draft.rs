@@ -29,10 +29,18 @@ pub mod draft {
     }
 
     /// rate · log2(1 + 2^x), of the rate's logarithm too: far below zero the exponents are added first, so that no rate meets
-    /// a zero.
+    /// a zero. Elsewhere log1p(e) = 2 atanh(e / (2 + e)) loses nothing for small e = 2^-|x|, which a rate would magnify.
     fn scaled_softplus2(rate: f32, log_rate: f32, x: f32) -> f32 {
-        let near = rate * select(x > 28.0, x, lg2_approx(1.0 + ex2_approx(x)));
-        select(x < -20.0, LOG2_E * ex2_approx(x + log_rate), near)
+        let e = ex2_approx(-abs(x));
+        let s = e * rcp_approx(2.0 + e);
+        let square = s * s;
+        let mut series = 0.0;
+        #[unroll]
+        for inverse in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+            series = fma(series, square, const { 2.0 * LOG2_E / inverse });
+        }
+        let near = rate * fma(s, series, select(x > 0.0, x, 0.0));
+        select(x < -24.0, LOG2_E * ex2_approx(x + log_rate), near)
     }
 
     fn dot2(a: [f32; 2], b: [f32; 2]) -> f32 {

@@ -12,7 +12,7 @@ use crate::operators::conv_verify::Gate;
 use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError, TensorArg};
-use kda_kernels::tc_verify::{TcVerifyArgs, TcVerifyVariant};
+use kda_kernels::tc_verify::TcVerifyArgs;
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -93,9 +93,9 @@ impl Kind {
         }
     }
 
-    fn of_variant(variant: TcVerifyVariant) -> Kind {
+    fn of_variant(variant: Variant) -> Kind {
         Kind {
-            convolution: variant.conv().then_some(variant.tap()),
+            convolution: variant.taps(),
             channel_major: variant.channel_major(),
             softplus: variant.softplus(),
             early: variant.early(),
@@ -104,7 +104,6 @@ impl Kind {
 
     /// Why a variant cannot run this call.
     fn refuses(&self, variant: Variant) -> Option<String> {
-        let Variant::Hopper(variant) = variant;
         let its = Kind::of_variant(variant);
         let differ = |its: String, given: String| Some(format!("it is for {its}, the call has {given}"));
         let convolution = |kind: &Kind| match kind.convolution {
@@ -142,7 +141,8 @@ fn ctas(layout: &Layout, variant: Variant, multiprocessors: u32, tickets: bool) 
 /// What every variant is given; the grid is each one's own.
 fn arguments(p: &Problem, layout: &Layout) -> Result<TcVerifyArgs, OpError> {
     let Layout { total, heads, window, channel_major, .. } = *layout;
-    let view = |t: &TensorArg, shape: &[u64], strides: &[u64]| TensorArg::strided(t.ptr, t.bytes, t.elem, shape, strides);
+    let view =
+        |t: &TensorArg, shape: &[u64], strides: &[u64]| TensorArg::strided(t.ptr, t.bytes, t.elem, shape, strides);
     let part = heads * HEAD;
     let slots = p.state.shape()[0];
     let nothing = |elem, shape: &[u64]| TensorArg::dense(0, 0, elem, shape);

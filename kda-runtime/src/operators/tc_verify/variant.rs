@@ -1,6 +1,6 @@
 //! The kernels that verify.
 
-use kda_core::KernelDesc;
+use kda_core::{Elem, KernelDesc};
 use kda_kernels::tc_verify::TcVerifyVariant;
 
 /// A variant of a kernel.
@@ -39,5 +39,52 @@ impl Variant {
         match self {
             Variant::Hopper(v) => v.heads(),
         }
+    }
+
+    /// Type of the taps of the convolution; `None` if it has none.
+    pub fn taps(self) -> Option<Elem> {
+        match self {
+            Variant::Hopper(v) => v.conv().then_some(v.tap()),
+        }
+    }
+
+    /// Whether the history of the convolution is `[D, Q + 2]` in memory, not `[Q + 2, D]`.
+    pub fn channel_major(self) -> bool {
+        match self {
+            Variant::Hopper(v) => v.channel_major(),
+        }
+    }
+
+    /// The form of gate: softplus, or bounded.
+    pub fn softplus(self) -> bool {
+        match self {
+            Variant::Hopper(v) => v.softplus(),
+        }
+    }
+
+    /// Types of state that it takes.
+    pub fn states(self) -> &'static [Elem] {
+        match self {
+            Variant::Hopper(_) => &[Elem::BF16],
+        }
+    }
+
+    /// Most tokens of a request.
+    pub fn most_tokens(self) -> u32 {
+        match self {
+            Variant::Hopper(_) => 8,
+        }
+    }
+
+    /// Whether it reads the state ahead of the wait for a predecessor.
+    pub fn early(self) -> bool {
+        match self {
+            Variant::Hopper(v) => v.early(),
+        }
+    }
+
+    /// Whether its copies are of boxes, that tensor maps describe.
+    pub fn boxes(self) -> bool {
+        matches!(self, Variant::Hopper(_))
     }
 }
