@@ -3,7 +3,8 @@
 //! ```text
 //! p_t = e^{cum_t} kn_t;  r_t = e^{cum_t} qn_t          each split into bf16 hi + lo, and so is an fp32 state
 //! P_t = S p_t;  R_t = S r_t                            as tensor cores add; low times low is left out
-//! c_ti = <k_t, w_i>, d_ti = <q_t, w_i>                 w_i = kn_i, multiplied by e^{g_t} at every later token t
+//! c_ti = <k_t, w_i>, d_ti = <q_t, w_i>                 w_i = kn_i, multiplied by e^{g_t} at every later token t;
+//!                                                      in fp32, or three products of the bf16 hi + lo of both factors
 //! u_t = beta_t (v_t - P_t - sum_{i<t} c_ti u_i);  o_t = R_t + sum_{i<=t} d_ti u_i
 //! ```
 //! Source: the operator's contract, with the forward-decayed couplings that are safe for any gate.
@@ -24,6 +25,27 @@ fn dot(a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
     a.iter().zip(b).fold(0.0f32, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
+/// What multiplies the keys of two tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Couplings {
+    /// fp32.
+    Scalar,
+    /// Tensor cores: hi·hi + hi·lo + lo·hi of bf16, fp32 accumulation.
+    Split,
+}
+
+impl Couplings {
+    fn dot(self, a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
+        match self {
+            Couplings::Scalar => dot(a, b),
+            Couplings::Split => {
+                let [(a_hi, a_lo), (b_hi, b_lo)] = [a, b].map(parts);
+                tensor_core::dot(&[a_hi.as_slice(), &a_lo, &a_hi].concat(), &[b_lo, b_hi.clone(), b_hi].concat())
+            }
+        }
+    }
+}
+
 fn log_decay(gate: &HeadGate<'_>, raw: &[f64]) -> [f32; KEYS] {
     std::array::from_fn(|c| scalar::log_decay(gate.gate, raw[c] as f32, gate.dt_bias[c] as f32, gate.a_log as f32))
 }
@@ -32,6 +54,11 @@ fn log_decay(gate: &HeadGate<'_>, raw: &[f64]) -> [f32; KEYS] {
 fn split(x: f32) -> (f64, f64) {
     let hi = to_bf16_f32(x);
     (f64::from(hi), f64::from(to_bf16_f32(x - hi)))
+}
+
+/// The high and the low parts of numbers.
+fn parts(x: &[f32; KEYS]) -> (Vec<f64>, Vec<f64>) {
+    x.iter().map(|&x| split(x)).unzip()
 }
 
 /// A state as operands of a tensor core: rows `[V, K]` of high parts, and of low ones where the state has any.
@@ -50,7 +77,7 @@ impl Operand {
 
     /// `sum_k S[v, k] probe[k]` for all v: high with high, high with low and low with high, in one accumulator.
     fn project(&self, probe: &[f32; KEYS]) -> Vec<f32> {
-        let (hi, lo): (Vec<f64>, Vec<f64>) = probe.iter().map(|&x| split(x)).unzip();
+        let (hi, lo) = parts(probe);
         let mut probes = [hi.as_slice(), &lo].concat();
         probes.extend(self.lo.iter().flat_map(|_| &hi));
         let rows = self.hi.chunks_exact(KEYS).enumerate();
@@ -66,7 +93,13 @@ impl Operand {
 ///
 /// # Panics
 /// If K is not 128 or a tensor is shorter than the sizes say.
-pub fn verify(state: &[f32], drafts: &Drafts, gate: &HeadGate<'_>, scale: f32) -> (Vec<f64>, Records) {
+pub fn verify(
+    state: &[f32],
+    drafts: &Drafts,
+    gate: &HeadGate<'_>,
+    scale: f32,
+    couplings: Couplings,
+) -> (Vec<f64>, Records) {
     assert_eq!(drafts.keys, KEYS, "the emulation is for heads of 128 key channels");
     let (values, tokens) = (drafts.values, drafts.raw_beta.len());
     let operand = Operand::new(state, values);
@@ -91,14 +124,14 @@ pub fn verify(state: &[f32], drafts: &Drafts, gate: &HeadGate<'_>, scale: f32) -
         let mut correction = operand.project(&std::array::from_fn(|c| decay[c] * kn[c]));
         let mut output = operand.project(&std::array::from_fn(|c| decay[c] * qn[c]));
         for (w, u) in carried.iter().zip(&u) {
-            lanes::fma(&mut correction, dot(&kn, w), u);
-            lanes::fma(&mut output, dot(&qn, w), u);
+            lanes::fma(&mut correction, couplings.dot(&kn, w), u);
+            lanes::fma(&mut output, couplings.dot(&qn, w), u);
         }
         let beta = scalar::sigmoid(drafts.raw_beta[t] as f32);
         for (x, v) in correction.iter_mut().zip(&drafts.v[t * values..(t + 1) * values]) {
             *x = beta * (*v as f32 - *x);
         }
-        lanes::fma(&mut output, dot(&qn, &kn), &correction);
+        lanes::fma(&mut output, couplings.dot(&qn, &kn), &correction);
         records.corr.extend(correction.iter().map(|&x| f64::from(x)));
         o.extend(output.iter().map(|&x| f64::from(x)));
         carried.push(kn);

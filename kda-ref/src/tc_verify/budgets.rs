@@ -3,8 +3,9 @@
 //! ```text
 //! kg    the key bit for bit, but where the float64 value lies next to a rounding tie: there either neighbour; the raw gate bit
 //!       for bit
-//! corr  against float64 on the activations that the kernel took (below);  right version: Emulate on the same activations
-//! out   as corr, before rounding to bf16;                                  right versions: Emulate, and q on the other side of ties
+//! corr  against float64 on the activations that the kernel took (below);  right versions: Emulate on the same activations, with
+//!       couplings of fp32 and of tensor cores
+//! out   as corr, before rounding to bf16;                                  right versions: the same, and q on the other side of ties
 //! conv  bit for bit, the whole pool
 //! ```
 //! Which way a kernel's activations fell at a tie decides u by more than its arithmetic does: a value of v moves its row of u by
@@ -21,6 +22,7 @@ use super::run::{activations, roll};
 use super::validate::{self, Refusal};
 use crate::Mode;
 use crate::budget::{Budget, Judgement, Stored};
+use crate::emulate::tc_verify::Couplings;
 use crate::floats::Floats;
 use crate::records::Drafts;
 use crate::round::widen;
@@ -135,15 +137,16 @@ impl Checked<'_> {
         let (flipped_keys, wrong_kg) = take_keys(&mut taken, &other, kg, p.conv.is_some());
         let flipped_values = take_values(&mut taken, &other, &corr, |drafts| run(drafts, Arithmetic::Golden).1.corr);
         let (o, records) = run(&taken, Arithmetic::Golden);
-        let (o_emulated, emulated) = run(&taken, Arithmetic::Emulated);
+        let emulated = [Couplings::Scalar, Couplings::Split].map(|c| run(&taken, Arithmetic::Emulated(c)));
+        let [(o_scalar, scalar), (o_split, split)] = &emulated;
         let (o_other, _) = run(&Drafts { q: other.q, ..taken }, Arithmetic::Golden);
         let rows = (request.begin..request.begin + request.len).map(|row| row * got.out_pitch + head * HEAD);
         let out: Vec<f64> = rows.flat_map(|begin| Floats::Bf16(got.out).widened(begin, HEAD)).collect();
         HeadJudgement {
             b: request.b,
             head,
-            out: Budget::derive(&o, &[&o_emulated, &o_other], Stored::Bf16).judge(&o, &out),
-            corr: Budget::derive(&records.corr, &[&emulated.corr], Stored::F32).judge(&records.corr, &corr),
+            out: Budget::derive(&o, &[o_scalar, o_split, &o_other], Stored::Bf16).judge(&o, &out),
+            corr: Budget::derive(&records.corr, &[&scalar.corr, &split.corr], Stored::F32).judge(&records.corr, &corr),
             out_ulps: ulps(&o, &out),
             wrong_kg,
             other_ties: flipped_keys + flipped_values,

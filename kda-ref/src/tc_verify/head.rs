@@ -2,7 +2,7 @@
 
 use super::HEAD;
 use super::problem::{Problem, Request};
-use crate::emulate::tc_verify as emulated;
+use crate::emulate::tc_verify::{self as emulated, Couplings};
 use crate::gate::Gate;
 use crate::layout::StateOrder;
 use crate::records::{Drafts, HeadGate, Records, verify};
@@ -14,7 +14,7 @@ pub(super) enum Arithmetic {
     /// Float64.
     Golden,
     /// fp32 and bf16, as a kernel has it. Activations are bf16 values.
-    Emulated,
+    Emulated(Couplings),
 }
 
 /// What a head's gate needs beside the raw gate; owns the widened bias.
@@ -70,9 +70,9 @@ pub(super) fn run(
     let state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
     match arithmetic {
         Arithmetic::Golden => verify(&state, drafts, &gate.view(), p.scale),
-        Arithmetic::Emulated => {
+        Arithmetic::Emulated(couplings) => {
             let state: Vec<f32> = state.into_iter().map(|s| s as f32).collect();
-            emulated::verify(&state, drafts, &gate.view(), p.scale as f32)
+            emulated::verify(&state, drafts, &gate.view(), p.scale as f32, couplings)
         }
     }
 }

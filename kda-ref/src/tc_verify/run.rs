@@ -6,6 +6,7 @@ use super::validate::{self, Refusal};
 use super::{HEAD, HISTORY};
 use crate::Mode;
 use crate::conv::{TapType, WIDTH, convolve};
+use crate::emulate::tc_verify::Couplings;
 use crate::floats::Floats;
 use crate::round::widen;
 use half::bf16;
@@ -20,7 +21,7 @@ pub fn run(problem: &Problem<'_>, outputs: &mut Outputs<'_>, mode: Mode) -> Resu
     validate::inputs(problem)?;
     validate::outputs(problem, outputs)?;
     let p = problem;
-    let arithmetic = if mode == Mode::Emulate { Arithmetic::Emulated } else { Arithmetic::Golden };
+    let arithmetic = if mode == Mode::Emulate { Arithmetic::Emulated(Couplings::Scalar) } else { Arithmetic::Golden };
     for request in p.requests() {
         let out = |t: usize, head: usize| (request.begin + t) * outputs.out_pitch + head * HEAD;
         let Some(slot) = request.slot else {

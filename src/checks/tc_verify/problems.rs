@@ -61,7 +61,7 @@ pub fn few() -> Vec<Plan> {
             plans.push(Plan::of(Switches { gates, ..plain(1, 1, 8) }));
             plans.push(Plan::of(Switches { gates: Gates::Zero, input_sigma: 0.02, ..plain(1, 1, 1) }));
             if taps.is_some() && order == ConvOrder::TokenMajor {
-                plans.push(Plan { counters: true, ..Plan::of(Switches { ragged: true, ..plain(2, 12, 8) }) });
+                plans.push(Plan { counters: true, ..Plan::of(Switches { nulls: true, ..plain(2, 12, 8) }) });
             }
         }
     }
