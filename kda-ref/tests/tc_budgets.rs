@@ -7,6 +7,7 @@ use kda_ref::conv::TapType;
 use kda_ref::floats::{FloatVec, Floats};
 use kda_ref::gate::Gate;
 use kda_ref::rng::Rng;
+use kda_ref::round::bf16_from_f64;
 use kda_ref::tc_commit;
 use kda_ref::tc_verify::budgets::{CORR_BOUND, OUT_ULPS};
 use kda_ref::tc_verify::sample::{Gates, Sample, Switches};
@@ -298,9 +299,9 @@ fn typical_samples_meet_the_fixed_bounds() {
         let mut buffers = sample.buffers();
         run(&sample.problem(), &mut buffers.outputs(), Mode::Emulate).expect("a valid sample");
         let emulated = Stored {
-            out: buffers.out.iter().map(|x| bf16::from_f32(*x as f32)).collect(),
+            out: buffers.out.iter().map(|x| bf16_from_f64(*x)).collect(),
             corr: buffers.corr.iter().map(|x| *x as f32).collect(),
-            kg: buffers.kg.iter().map(|x| bf16::from_f32(*x as f32)).collect(),
+            kg: buffers.kg.iter().map(|x| bf16_from_f64(*x)).collect(),
         };
         let checked = reference(&sample.problem()).expect("a valid sample");
         for stored in [emulated, kernel(&sample, Fault::None)] {
@@ -333,9 +334,9 @@ fn ties_go_either_way_and_nothing_else_does() {
         });
         let checked = reference(&p).expect("a valid sample");
         let stored = |of: &kda_ref::tc_verify::sample::Buffers| Stored {
-            out: of.out.iter().map(|x| bf16::from_f64(*x)).collect(),
+            out: of.out.iter().map(|x| bf16_from_f64(*x)).collect(),
             corr: of.corr.iter().map(|x| *x as f32).collect(),
-            kg: of.kg.iter().map(|x| bf16::from_f64(*x)).collect(),
+            kg: of.kg.iter().map(|x| bf16_from_f64(*x)).collect(),
         };
         let other = checked.judge(&stored(&runs[1]).got(sample.out_pitch));
         assert!(other.iter().all(HeadJudgement::passes), "KDA_SEED={seed}, case {case}: {other:?}");
