@@ -1,16 +1,19 @@
 //! The reference of a kernel test: the float64 state of every slot and head that is written, and how far a kernel may be off.
 //!
 //! ```text
-//! reference = float64;   right versions = fp32 in forward and in reverse order      (see crate::budget for the limit)
-//! conv      = bit for bit, the whole pool
+//! reference = float64        (see crate::budget for the limit)
+//! right versions = fp32 in forward and in reverse order, float64 one unit of the last fp32 place larger, and float64 with log decays
+//!                  that much larger
+//! conv = bit for bit, the whole pool
 //! ```
-//! Each head of each written slot has a budget of its own, which knows the type of the pool.
+//! Each head of each written slot has a budget of its own, which knows the type of the pool. The norm of a key is one number for all
+//! that its token adds, and so is the strength of a head's gate; the emulations may have hit them by luck: hence the last versions.
 
 use super::problem::{Commit, Problem};
-use super::run::{Order, compact, state};
+use super::run::{Arithmetic, compact, state};
 use super::validate;
 use super::{HEAD, Refusal};
-use crate::budget::{Budget, Judgement, Stored};
+use crate::budget::{Budget, FLOOR, Judgement, Stored};
 use crate::floats::Floats;
 use crate::layout::StateOrder;
 use half::bf16;
@@ -63,10 +66,12 @@ impl Checked<'_> {
         for (commit, head) in self.commits.iter().flat_map(|commit| (0..p.heads).map(move |head| (commit, head))) {
             for (records, slot) in commit.targets() {
                 let of = |arithmetic| state(p, commit, head, records, arithmetic);
-                let (reference, forward, reverse) = (of(None), of(Some(Order::Forward)), of(Some(Order::Reverse)));
+                let reference = of(Arithmetic::Golden);
+                let right = [Arithmetic::Forward, Arithmetic::Reverse, Arithmetic::StrongerGate].map(of);
+                let larger: Vec<f64> = reference.iter().map(|s| s * (1.0 + FLOOR)).collect();
                 let base = slot * p.state_pitch + head * HEAD * HEAD;
                 let measured = StateOrder::VFirst.load(HEAD, HEAD, |i| got.get(base + i));
-                let budget = Budget::derive(&reference, &[&forward, &reverse], stored);
+                let budget = Budget::derive(&reference, &[&right[0], &right[1], &right[2], &larger], stored);
                 let judgement = budget.judge(&reference, &measured);
                 judged.push(StateJudgement { b: commit.b, slot, records, head, judgement });
             }

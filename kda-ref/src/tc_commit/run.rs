@@ -10,12 +10,16 @@ use crate::records::{self, HeadGate, Records};
 use crate::tc_verify::head::GateOf;
 use half::bf16;
 
-/// Order in which a kernel's arithmetic takes the records. Both are right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Order {
-    /// From the first record: the state decays once a record.
+/// The arithmetic of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    /// Float64.
+    Golden,
+    /// Float64 with [`GateOf::stronger`] gates.
+    StrongerGate,
+    /// fp32 from the first record on: the state decays once a record.
     Forward,
-    /// From the last record, by running products of decays: the state decays once.
+    /// fp32 from the last record, by running products of decays: the state decays once. As right as `Forward`.
     Reverse,
 }
 
@@ -26,13 +30,13 @@ pub(super) enum Order {
 /// A [`Refusal`] when sizes or pitches do not fit, or a slot is written by one request and used by another; nothing is written
 /// then.
 pub fn run(problem: &Problem<'_>, outputs: &mut Outputs<'_>, mode: Mode) -> Result<(), Refusal> {
-    let emulated = (mode == Mode::Emulate).then_some(Order::Forward);
+    let arithmetic = if mode == Mode::Emulate { Arithmetic::Forward } else { Arithmetic::Golden };
     validate::inputs(problem)?;
     validate::outputs(problem, outputs)?;
     for commit in problem.commits() {
         for head in 0..problem.heads {
             for (records, slot) in commit.targets() {
-                let state = state(problem, &commit, head, records, emulated);
+                let state = state(problem, &commit, head, records, arithmetic);
                 let to = slot * problem.state_pitch + head * HEAD * HEAD;
                 StateOrder::VFirst.store(HEAD, HEAD, &state, &mut outputs.state[to..to + HEAD * HEAD]);
             }
@@ -44,9 +48,8 @@ pub fn run(problem: &Problem<'_>, outputs: &mut Outputs<'_>, mode: Mode) -> Resu
     Ok(())
 }
 
-/// The source's state of a head with the first `n` records applied, K-first: in float64, or in a kernel's arithmetic in the order
-/// given.
-pub(super) fn state(p: &Problem<'_>, commit: &Commit, head: usize, n: usize, emulated: Option<Order>) -> Vec<f64> {
+/// The source's state of a head with the first `n` records applied, K-first.
+pub(super) fn state(p: &Problem<'_>, commit: &Commit, head: usize, n: usize, arithmetic: Arithmetic) -> Vec<f64> {
     let record = p.record(commit.b, head, 0);
     let records = Records {
         keys: HEAD,
@@ -57,20 +60,18 @@ pub(super) fn state(p: &Problem<'_>, commit: &Commit, head: usize, n: usize, emu
     let gate = GateOf::new(p.gate(), p.a_log(head), p.dt_bias, head);
     let base = commit.source * p.state_pitch + head * HEAD * HEAD;
     let mut state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
-    match emulated {
-        None => records::commit(&mut state, &records, n, &gate.view()),
-        Some(order) => state = in_fp32(&state, &records, n, &gate.view(), order),
+    let in_fp32 = |apply: fn(&mut [f32], &Records, usize, &HeadGate<'_>)| {
+        let mut narrow: Vec<f32> = state.iter().map(|&s| s as f32).collect();
+        apply(&mut narrow, &records, n, &gate.view());
+        narrow.into_iter().map(f64::from).collect()
+    };
+    match arithmetic {
+        Arithmetic::Forward => return in_fp32(emulated::commit),
+        Arithmetic::Reverse => return in_fp32(emulated::commit_reverse),
+        Arithmetic::Golden => records::commit(&mut state, &records, n, &gate.view()),
+        Arithmetic::StrongerGate => records::commit(&mut state, &records, n, &gate.stronger().view()),
     }
     state
-}
-
-fn in_fp32(state: &[f64], records: &Records, n: usize, gate: &HeadGate<'_>, order: Order) -> Vec<f64> {
-    let mut state: Vec<f32> = state.iter().map(|&s| s as f32).collect();
-    match order {
-        Order::Forward => emulated::commit(&mut state, records, n, gate),
-        Order::Reverse => emulated::commit_reverse(&mut state, records, n, gate),
-    }
-    state.into_iter().map(f64::from).collect()
 }
 
 /// Rows n-1 .. n+1 of the source's window become rows 0..2 of the destination's. The problem's own pool is never written.

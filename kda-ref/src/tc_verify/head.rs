@@ -2,6 +2,7 @@
 
 use super::HEAD;
 use super::problem::{Problem, Request};
+use crate::budget::FLOOR;
 use crate::emulate::tc_verify::{self as emulated, Couplings};
 use crate::gate::Gate;
 use crate::layout::StateOrder;
@@ -13,6 +14,8 @@ use crate::round::widen;
 pub(super) enum Arithmetic {
     /// Float64.
     Golden,
+    /// Float64 with [`GateOf::stronger`] gates.
+    StrongerGate,
     /// fp32 and bf16, as a kernel has it. Activations are bf16 values.
     Emulated(Couplings),
 }
@@ -30,6 +33,15 @@ impl GateOf {
     pub(crate) fn new(gate: Gate, a_log: f32, dt_bias: &[f32], head: usize) -> Self {
         let bias = &dt_bias[head * HEAD..][..HEAD];
         GateOf { gate, a_log: f64::from(a_log), dt_bias: bias.iter().map(|&b| f64::from(b)).collect() }
+    }
+
+    /// The gate with log decays one unit of the last fp32 place larger.
+    pub(crate) fn stronger(mut self) -> Self {
+        match &mut self.gate {
+            Gate::Bounded { lower_bound } => *lower_bound *= 1.0 + FLOOR,
+            Gate::Softplus => self.a_log += FLOOR,
+        }
+        self
     }
 
     /// As the records take it.
@@ -70,6 +82,7 @@ pub(super) fn run(
     let state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
     match arithmetic {
         Arithmetic::Golden => verify(&state, drafts, &gate.view(), p.scale),
+        Arithmetic::StrongerGate => verify(&state, drafts, &gate.stronger().view(), p.scale),
         Arithmetic::Emulated(couplings) => {
             let state: Vec<f32> = state.into_iter().map(|s| s as f32).collect();
             emulated::verify(&state, drafts, &gate.view(), p.scale as f32, couplings)
