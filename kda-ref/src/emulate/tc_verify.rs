@@ -3,13 +3,15 @@
 //! ```text
 //! p_t = e^{cum_t} kn_t;  r_t = e^{cum_t} qn_t          each split into bf16 hi + lo, and so is an fp32 state
 //! P_t = S p_t;  R_t = S r_t                            as tensor cores add; low times low is left out
-//! c_ti = <k_t, w_i>, d_ti = <q_t, w_i>                 w_i = kn_i, multiplied by e^{g_t} at every later token t;
-//!                                                      in fp32, or three products of the bf16 hi + lo of both factors
+//! c_ti = <k_t, w_i>, d_ti = <q_t, w_i>                 w_i = kn_i, multiplied by e^{g_t} at every later token t
+//! or c_ti = <e^{cum_t} k_t, e^{-cum_i} k_i>, d_ti likewise, as three products of the bf16 hi + lo of both factors; where the gate
+//! has no bound e^{cum_t - cum_3} and e^{cum_3 - cum_i} across the halves of a window, and the first form within one
 //! u_t = beta_t (v_t - P_t - sum_{i<t} c_ti u_i);  o_t = R_t + sum_{i<=t} d_ti u_i
 //! ```
-//! Source: the operator's contract, with the forward-decayed couplings that are safe for any gate.
+//! Source: the operator's contract.
 
 use super::{lanes, scalar};
+use crate::gate::Gate;
 use crate::records::{Drafts, HeadGate, Records};
 use crate::round::to_bf16_f32;
 use crate::tensor_core;
@@ -25,25 +27,50 @@ fn dot(a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
     a.iter().zip(b).fold(0.0f32, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
-/// What multiplies the keys of two tokens.
+/// How keys of two tokens meet, and how the triangular system of a window is solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Couplings {
-    /// fp32.
+    /// In fp32: keys decay from token to token, which is right for any gate; forward substitution.
     Scalar,
-    /// Tensor cores: hi·hi + hi·lo + lo·hi of bf16, fp32 accumulation.
+    /// On tensor cores: the inverse of the system, in fp32, times its right side in three products of tf32.
     Split,
 }
 
-impl Couplings {
-    fn dot(self, a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
-        match self {
-            Couplings::Scalar => dot(a, b),
-            Couplings::Split => {
-                let [(a_hi, a_lo), (b_hi, b_lo)] = [a, b].map(parts);
-                tensor_core::dot(&[a_hi.as_slice(), &a_lo, &a_hi].concat(), &[b_lo, b_hi.clone(), b_hi].concat())
-            }
+/// Tokens of half a window.
+const HALF: usize = 4;
+
+/// A token that is carried on: its key, the cumulative gate behind it, the key decayed to the present.
+struct Carried {
+    k: [f32; KEYS],
+    cum: [f32; KEYS],
+    w: [f32; KEYS],
+}
+
+/// `<x e^{cum}, k_i e^{-cum_i}>` of token t and a token that is not behind it.
+fn couple(
+    couplings: Couplings,
+    bounded: bool,
+    (t, x, cum): (usize, &[f32; KEYS], &[f32; KEYS]),
+    of: &[Carried],
+    i: usize,
+) -> f32 {
+    let token = &of[i];
+    let scaled = |x: &[f32; KEYS], by: &dyn Fn(usize) -> f32| std::array::from_fn(|c| x[c] * scalar::exp(by(c)));
+    let pivot = |c: usize| of[HALF - 1].cum[c];
+    match couplings {
+        Couplings::Scalar => dot(x, &token.w),
+        Couplings::Split if bounded => split_dot(&scaled(x, &|c| cum[c]), &scaled(&token.k, &|c| -token.cum[c])),
+        Couplings::Split if t / HALF == i / HALF => dot(x, &token.w),
+        Couplings::Split => {
+            split_dot(&scaled(x, &|c| cum[c] - pivot(c)), &scaled(&token.k, &|c| pivot(c) - token.cum[c]))
         }
     }
+}
+
+/// hi·lo + lo·hi + hi·hi, as tensor cores add.
+fn split_dot(a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
+    let [(a_hi, a_lo), (b_hi, b_lo)] = [a, b].map(parts);
+    tensor_core::dot(&[a_hi.as_slice(), &a_lo, &a_hi].concat(), &[b_lo, b_hi.clone(), b_hi].concat())
 }
 
 fn log_decay(gate: &HeadGate<'_>, raw: &[f64]) -> [f32; KEYS] {
@@ -104,10 +131,10 @@ pub fn verify(
     let (values, tokens) = (drafts.values, drafts.raw_beta.len());
     let operand = Operand::new(state, values);
     let mut cum = [0.0f32; KEYS];
-    let mut carried: Vec<[f32; KEYS]> = Vec::new();
-    let mut u: Vec<Vec<f32>> = Vec::new();
-    let mut o = Vec::new();
+    let bounded = matches!(gate.gate, Gate::Bounded { .. });
+    let mut carried: Vec<Carried> = Vec::new();
     let mut records = Records { keys: KEYS, values, corr: Vec::new(), kg: Vec::new() };
+    let mut window = Window::default();
     for t in 0..tokens {
         let raw = &drafts.raw_gate[t * KEYS..(t + 1) * KEYS];
         let g = log_decay(gate, raw);
@@ -118,26 +145,98 @@ pub fn verify(
         for c in 0..KEYS {
             cum[c] += g[c];
             let decay = scalar::exp(g[c]);
-            carried.iter_mut().for_each(|w| w[c] *= decay);
+            carried.iter_mut().for_each(|token| token.w[c] *= decay);
         }
         let decay = cum.map(scalar::exp);
-        let mut correction = operand.project(&std::array::from_fn(|c| decay[c] * kn[c]));
-        let mut output = operand.project(&std::array::from_fn(|c| decay[c] * qn[c]));
-        for (w, u) in carried.iter().zip(&u) {
-            lanes::fma(&mut correction, couplings.dot(&kn, w), u);
-            lanes::fma(&mut output, couplings.dot(&qn, w), u);
-        }
-        let beta = scalar::sigmoid(drafts.raw_beta[t] as f32);
-        for (x, v) in correction.iter_mut().zip(&drafts.v[t * values..(t + 1) * values]) {
-            *x = beta * (*v as f32 - *x);
-        }
-        lanes::fma(&mut output, couplings.dot(&qn, &kn), &correction);
-        records.corr.extend(correction.iter().map(|&x| f64::from(x)));
-        o.extend(output.iter().map(|&x| f64::from(x)));
-        carried.push(kn);
-        u.push(correction);
+        carried.push(Carried { k: kn, cum, w: kn });
+        let coupled = |x: &[f32; KEYS], i: usize| couple(couplings, bounded, (t, x, &cum), &carried, i);
+        let projected = operand.project(&std::array::from_fn(|c| decay[c] * kn[c]));
+        let v = drafts.v[t * values..(t + 1) * values].iter().map(|v| *v as f32);
+        window.right.push(v.zip(projected).map(|(v, p)| v - p).collect());
+        window.outputs.push(operand.project(&std::array::from_fn(|c| decay[c] * qn[c])));
+        window.c.push((0..t).map(|i| coupled(&kn, i)).collect());
+        window.d.push((0..=t).map(|i| coupled(&qn, i)).collect());
+        window.beta.push(scalar::sigmoid(drafts.raw_beta[t] as f32));
     }
-    (o, records)
+    let (u, o) = match couplings {
+        Couplings::Scalar => window.substitute(),
+        Couplings::Split => window.invert(values),
+    };
+    let wide = |rows: Vec<Vec<f32>>| rows.into_iter().flatten().map(f64::from).collect();
+    records.corr = wide(u);
+    (wide(o), records)
+}
+
+/// What is known of the tokens of a window ahead of its corrections u: rows of `v - P` and of R, `[V]` each, c, d and beta.
+#[derive(Default)]
+struct Window {
+    right: Vec<Vec<f32>>,
+    outputs: Vec<Vec<f32>>,
+    c: Vec<Vec<f32>>,
+    d: Vec<Vec<f32>>,
+    beta: Vec<f32>,
+}
+
+impl Window {
+    /// u and o, token after token.
+    fn substitute(self) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+        let (mut u, mut o): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), self.outputs);
+        for (t, mut row) in self.right.into_iter().enumerate() {
+            for (c, u) in self.c[t].iter().zip(&u) {
+                lanes::fma(&mut row, -c, u);
+            }
+            row.iter_mut().for_each(|x| *x *= self.beta[t]);
+            u.push(row);
+            for (d, u) in self.d[t].iter().zip(&u) {
+                lanes::fma(&mut o[t], *d, u);
+            }
+        }
+        (u, o)
+    }
+
+    /// The same as products: `U = T (beta (v - P))` with `T = (I + beta C)^-1`, then `O = R + D U`.
+    fn invert(self, values: usize) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+        let tokens = self.beta.len();
+        let mut inverse: Vec<Vec<f32>> =
+            (0..tokens).map(|t| (0..tokens).map(|i| f32::from(u8::from(i == t))).collect()).collect();
+        for i in 0..tokens {
+            let row = inverse[i].clone();
+            for (t, own) in inverse.iter_mut().enumerate().skip(i + 1) {
+                lanes::fma(own, -(self.beta[t] * self.c[t][i]), &row);
+            }
+        }
+        let scaled = |(row, beta): (&Vec<f32>, &f32)| row.iter().map(|x| x * beta).collect();
+        let right: Vec<Vec<f32>> = self.right.iter().zip(&self.beta).map(scaled).collect();
+        let product = |of: &[Vec<f32>], by: &[f32], v: usize| {
+            let column: Vec<f32> = of.iter().take(by.len()).map(|row| row[v]).collect();
+            tf32_dot(&column, by)
+        };
+        let u: Vec<Vec<f32>> = inverse.iter().map(|by| (0..values).map(|v| product(&right, by, v)).collect()).collect();
+        let o =
+            self.outputs.iter().zip(&self.d).map(|(r, by)| (0..values).map(|v| r[v] + product(&u, by, v)).collect());
+        let o = o.collect();
+        (u, o)
+    }
+}
+
+/// low·high + high·low + high·high of tf32 halves, as tensor cores add.
+fn tf32_dot(a: &[f32], b: &[f32]) -> f32 {
+    let halves = |x: &[f32]| -> (Vec<f64>, Vec<f64>) {
+        let split = |x: &f32| (to_tf32(*x), to_tf32(x - to_tf32(*x)));
+        x.iter().map(split).map(|(high, low)| (f64::from(high), f64::from(low))).unzip()
+    };
+    let ((a_high, a_low), (b_high, b_low)) = (halves(a), halves(b));
+    // Each product is an instruction of its own: they add up in f32.
+    let terms = [(&a_low, &b_high), (&a_high, &b_low), (&a_high, &b_high)];
+    terms.iter().fold(0.0, |sum, (a, b)| {
+        let products: f64 = a.iter().zip(b.iter()).map(|(x, y)| x * y).sum();
+        tensor_core::toward_zero(f64::from(sum) + products)
+    })
+}
+
+/// Rounded to tf32, ties away from zero.
+fn to_tf32(x: f32) -> f32 {
+    f32::from_bits((x.to_bits() + 0x1000) & !0x1fff)
 }
 
 /// Normalised key, log decay and correction of record `i`.
