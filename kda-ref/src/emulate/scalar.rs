@@ -45,10 +45,14 @@ pub fn log_decay(gate: Gate, a: f32, dt_bias: f32, a_log: f32) -> f32 {
     }
 }
 
-/// L2-normalises 128 channels and multiplies by `scale`; the sum of squares takes the contract's tree.
+/// One by the L2 norm of 128 channels; the sum of squares takes the contract's tree.
+pub fn inverse_norm(x: &[f32; 128]) -> f32 {
+    1.0 / (tree::norm_sum(&x.map(|v| v * v)) + EPSILON as f32).sqrt()
+}
+
+/// L2-normalises 128 channels and multiplies by `scale`.
 pub fn l2_normalise(x: &mut [f32; 128], scale: f32) {
-    let squares = x.map(|v| v * v);
-    let factor = 1.0 / (tree::norm_sum(&squares) + EPSILON as f32).sqrt() * scale;
+    let factor = inverse_norm(x) * scale;
     for v in x {
         *v *= factor;
     }

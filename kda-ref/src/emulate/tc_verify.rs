@@ -32,8 +32,22 @@ fn dot(a: &[f32; KEYS], b: &[f32; KEYS]) -> f32 {
 pub enum Couplings {
     /// In fp32: keys decay from token to token, which is right for any gate; forward substitution.
     Scalar,
-    /// On tensor cores: the inverse of the system, in fp32, times its right side in three products of tf32.
+    /// On tensor cores, where keys have their norms late: the inverse of the system, in fp32, times its right side in three
+    /// products of tf32.
     Split,
+}
+
+impl Couplings {
+    /// A vector divided by its norm, times a scale; or the vector and what its products are multiplied by.
+    fn normed(self, mut x: [f32; KEYS], scale: f32) -> ([f32; KEYS], f32) {
+        match self {
+            Couplings::Scalar => {
+                scalar::l2_normalise(&mut x, scale);
+                (x, 1.0)
+            }
+            Couplings::Split => (x, scalar::inverse_norm(&x) * scale),
+        }
+    }
 }
 
 /// Tokens of half a window.
@@ -134,28 +148,29 @@ pub fn verify(
     let bounded = matches!(gate.gate, Gate::Bounded { .. });
     let mut carried: Vec<Carried> = Vec::new();
     let mut records = Records { keys: KEYS, values, corr: Vec::new(), kg: Vec::new() };
-    let mut window = Window::default();
+    let (mut window, mut norms) = (Window::default(), Vec::new());
     for t in 0..tokens {
         let raw = &drafts.raw_gate[t * KEYS..(t + 1) * KEYS];
         let g = log_decay(gate, raw);
-        let (mut qn, mut kn) = (head(&drafts.q, t), head(&drafts.k, t));
+        let ((q, rq), (k, rk)) =
+            (couplings.normed(head(&drafts.q, t), scale), couplings.normed(head(&drafts.k, t), 1.0));
         records.kg.extend(drafts.k[t * KEYS..(t + 1) * KEYS].iter().chain(raw));
-        scalar::l2_normalise(&mut qn, scale);
-        scalar::l2_normalise(&mut kn, 1.0);
         for c in 0..KEYS {
             cum[c] += g[c];
             let decay = scalar::exp(g[c]);
             carried.iter_mut().for_each(|token| token.w[c] *= decay);
         }
         let decay = cum.map(scalar::exp);
-        carried.push(Carried { k: kn, cum, w: kn });
-        let coupled = |x: &[f32; KEYS], i: usize| couple(couplings, bounded, (t, x, &cum), &carried, i);
-        let projected = operand.project(&std::array::from_fn(|c| decay[c] * kn[c]));
+        carried.push(Carried { k, cum, w: k });
+        norms.push(rk);
+        let coupled = |x: &[f32; KEYS], i: usize| norms[i] * couple(couplings, bounded, (t, x, &cum), &carried, i);
+        let projected = operand.project(&std::array::from_fn(|c| decay[c] * k[c]));
         let v = drafts.v[t * values..(t + 1) * values].iter().map(|v| *v as f32);
-        window.right.push(v.zip(projected).map(|(v, p)| v - p).collect());
-        window.outputs.push(operand.project(&std::array::from_fn(|c| decay[c] * qn[c])));
-        window.c.push((0..t).map(|i| coupled(&kn, i)).collect());
-        window.d.push((0..=t).map(|i| coupled(&qn, i)).collect());
+        window.right.push(v.zip(projected).map(|(v, p)| v - rk * p).collect());
+        let outputs = operand.project(&std::array::from_fn(|c| decay[c] * q[c]));
+        window.outputs.push(outputs.into_iter().map(|r| rq * r).collect());
+        window.c.push((0..t).map(|i| rk * coupled(&k, i)).collect());
+        window.d.push((0..=t).map(|i| rq * coupled(&q, i)).collect());
         window.beta.push(scalar::sigmoid(drafts.raw_beta[t] as f32));
     }
     let (u, o) = match couplings {
