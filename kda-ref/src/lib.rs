@@ -19,8 +19,7 @@
 //! | what do the operators `tc_verify` and `tc_commit` give | [`tc_verify`], [`tc_commit`] |
 //! | what would a right fp32/bf16 kernel give | [`emulate`], of products [`tensor_core`] |
 //! | how far may a kernel be off | [`budget`] |
-//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`], [`decode::sample`], [`delta_h::sample`],
-//!   [`tc_verify::sample`], [`tc_commit::sample`] |
+//! | where do reproducible inputs come from | [`rng`], and the `sample` of each operator, such as [`decode::sample`] |
 //! | does the model agree with third-party references | [`replay`] |
 //!
 //! Every operator runs in one of the modes of [`Mode`].

@@ -16,6 +16,8 @@ use kda_ref::tc_verify::{Got, HEAD, HeadJudgement, Problem, Request, reference, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
+    /// No fault either: exponentials, reciprocals and roots as approximate instructions give them, and couplings of bf16 parts.
+    Approximations,
     SingleBf16Probes,
     NoCouplings,
     CouplingsNotDecayed,
@@ -74,8 +76,23 @@ fn round(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()
 }
 
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+/// `x` off by up to 2^-22.5 of it, the most that an approximate instruction is off by; how much follows from its bits.
+fn blur(x: f32, fault: Fault) -> f32 {
+    let hash = x.to_bits().wrapping_mul(0x9E37_79B1) >> 8;
+    let by = (f64::from(hash) / f64::from(1 << 23) - 1.0) * 2f64.powf(-22.5);
+    if fault == Fault::Approximations { (f64::from(x) * (1.0 + by)) as f32 } else { x }
+}
+
+/// e^x by a power of 2, which is 1 at numbers so small that no other result is near with approximate instructions too.
+fn exp(x: f32, fault: Fault) -> f32 {
+    match fault {
+        Fault::Approximations if x.abs() > 2f32.powi(-25) => blur((x * std::f32::consts::LOG2_E).exp2(), fault),
+        _ => x.exp(),
+    }
+}
+
+fn logistic(x: f32, fault: Fault) -> f32 {
+    blur(1.0 / (1.0 + exp(-x, fault)), fault)
 }
 
 /// Raw input of a channel at a step behind the first history row.
@@ -100,22 +117,22 @@ fn activation(p: &Problem<'_>, r: &Request, slot: usize, t: usize, channel: usiz
         let x = raw(p, r, slot, t + j + late, channel);
         sum = if rounded { sum + round(x * tap) } else { x.mul_add(tap, sum) };
     }
-    let y = sum * sigmoid(sum);
+    let y = sum * logistic(sum, fault);
     if fault == Fault::ActivationNotRounded { y } else { round(y) }
 }
 
-fn normalised(x: &[f32], scale: f32) -> Vec<f32> {
-    let factor = (x.iter().map(|x| x * x).sum::<f32>() + 1e-6).sqrt().recip() * scale;
+fn normalised(x: &[f32], scale: f32, fault: Fault) -> Vec<f32> {
+    let factor = blur((x.iter().map(|x| x * x).sum::<f32>() + 1e-6).sqrt().recip(), fault) * scale;
     x.iter().map(|x| x * factor).collect()
 }
 
 fn log_decay(p: &Problem<'_>, head: usize, c: usize, raw: f32, fault: Fault) -> f32 {
     let z = if fault == Fault::GateWithoutBias { raw } else { raw + p.dt_bias[head * HEAD + c] };
-    let strength = if fault == Fault::NoALog { 1.0 } else { p.a_log(head).exp() };
+    let strength = if fault == Fault::NoALog { 1.0 } else { exp(p.a_log(head), fault) };
     match p.gate() {
-        Gate::Bounded { lower_bound } => lower_bound as f32 * sigmoid(strength * z),
+        Gate::Bounded { lower_bound } => lower_bound as f32 * logistic(strength * z, fault),
         Gate::Softplus if z > 20.0 => -strength * z,
-        Gate::Softplus => -strength * z.exp().ln_1p(),
+        Gate::Softplus => -strength * blur(z.exp().ln_1p(), fault),
     }
 }
 
@@ -134,6 +151,13 @@ impl Stored {
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// A coupling, whole or of high and low parts without low times low.
+fn couple(a: &[f32], b: &[f32], fault: Fault) -> f32 {
+    let parts = |x: &[f32]| -> (Vec<f32>, Vec<f32>) { x.iter().map(|x| (round(*x), round(x - round(*x)))).unzip() };
+    let ((a_hi, a_lo), (b_hi, b_lo)) = (parts(a), parts(b));
+    if fault == Fault::Approximations { dot(&a_hi, &b_hi) + dot(&a_hi, &b_lo) + dot(&a_lo, &b_hi) } else { dot(a, b) }
 }
 
 fn kernel(sample: &Sample, fault: Fault) -> Stored {
@@ -167,15 +191,15 @@ fn one_head(p: &Problem<'_>, out_pitch: usize, r: &Request, slot: usize, head: u
         let rows = state.chunks_exact(HEAD);
         rows.map(|row| dot(row, &hi) + if fault == Fault::SingleBf16Probes { 0.0 } else { dot(row, &lo) }).collect()
     };
-    let (mut decays, mut keys, mut us): (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>) = Default::default();
+    let [mut decays, mut keys, mut us]: [Vec<Vec<f32>>; 3] = Default::default();
     for t in 0..r.len {
         let from = if fault == Fault::OneTokenLate { t.saturating_sub(1) } else { t };
         let part = |part: usize| -> Vec<f32> {
             (0..HEAD).map(|c| activation(p, r, slot, from, (part * p.heads + head) * HEAD + c, fault)).collect()
         };
         let (q, k, v) = (part(0), part(1), part(2));
-        let qn = normalised(&q, if fault == Fault::NoScale { 1.0 } else { p.scale as f32 });
-        let kn = if fault == Fault::KeyNotNormalised { k.clone() } else { normalised(&k, 1.0) };
+        let qn = normalised(&q, if fault == Fault::NoScale { 1.0 } else { p.scale as f32 }, fault);
+        let kn = if fault == Fault::KeyNotNormalised { k.clone() } else { normalised(&k, 1.0, fault) };
         let raw = |c: usize| p.raw_g[(r.begin + t) * p.g_pitch + head * HEAD + c];
         let g: Vec<f32> = (0..HEAD).map(|c| log_decay(p, head, c, raw(c).to_f32(), fault)).collect();
         let record = p.record(r.b, head, t);
@@ -184,7 +208,7 @@ fn one_head(p: &Problem<'_>, out_pitch: usize, r: &Request, slot: usize, head: u
             let with_bias = bf16::from_f32(raw(c).to_f32() + p.dt_bias[head * HEAD + c]);
             to.kg[2 * record + HEAD + c] = if fault == Fault::RecordedGateWithBias { with_bias } else { raw(c) };
         }
-        decays.push(g.iter().map(|g| g.exp()).collect());
+        decays.push(g.iter().map(|g| exp(*g, fault)).collect());
         // e^{cum_t - cum_i} as a product of the decays behind token i.
         let since = |i: usize, c: usize| decays[i + 1..].iter().map(|decay| decay[c]).product::<f32>();
         let all = |c: usize| {
@@ -199,13 +223,13 @@ fn one_head(p: &Problem<'_>, out_pitch: usize, r: &Request, slot: usize, head: u
         let (mut u, mut o) = (project(&probe(&kn)), project(&probe(&qn)));
         if fault != Fault::NoCouplings {
             for (i, earlier) in us.iter().enumerate() {
-                let (c, d) = (dot(&kn, &carried(i)), dot(&qn, &carried(i)));
+                let (c, d) = (couple(&kn, &carried(i), fault), couple(&qn, &carried(i), fault));
                 u.iter_mut().zip(earlier).for_each(|(x, e)| *x += c * e);
                 o.iter_mut().zip(earlier).for_each(|(x, e)| *x += d * e);
             }
         }
         let raw_beta = p.raw_beta[(r.begin + t) * p.beta_pitch + head].to_f32();
-        let beta = if fault == Fault::RawBeta { raw_beta } else { sigmoid(raw_beta) };
+        let beta = if fault == Fault::RawBeta { raw_beta } else { logistic(raw_beta, fault) };
         u.iter_mut().zip(&v).for_each(|(x, v)| *x = beta * (v - *x));
         if fault == Fault::CorrectionInBf16 {
             u.iter_mut().for_each(|u| *u = round(*u));
@@ -234,7 +258,7 @@ fn right_arithmetic_passes() {
         let mut rng = Rng::new(seed + case);
         let switches = Switches::random(&mut rng, 3, 3, 16);
         let sample = Sample::random(&mut rng, switches);
-        let heads = judge(&sample, Fault::None);
+        let heads = judge(&sample, if case % 2 == 0 { Fault::None } else { Fault::Approximations });
         assert_eq!(heads.len(), sample.problem().live_requests().count() * switches.heads);
         for head in &heads {
             assert!(head.passes(), "KDA_SEED={seed}, case {case}: {head:?}, {switches:?}");
@@ -321,7 +345,7 @@ fn typical_samples_meet_the_fixed_bounds() {
 #[test]
 fn ties_go_either_way_and_nothing_else_does() {
     let seed = seed();
-    let mut found = [0; 2];
+    let (mut found, mut taken_wrong) = ([0; 2], 0);
     for case in 0..60 {
         let mut rng = Rng::new(seed + case);
         let plain = Switches { taps: Some(TapType::F32), lower_bound: None, ..Switches::plain(1, 2, 8) };
@@ -344,14 +368,18 @@ fn ties_go_either_way_and_nothing_else_does() {
         found[0] += flipped_keys;
         found[1] += other.iter().map(|head| head.other_ties).sum::<usize>();
         let mut wrong = stored(&runs[0]);
-        assert!(checked.judge(&wrong.got(sample.out_pitch)).iter().all(|head| head.passes() && head.other_ties == 0));
+        // A value so small that its neighbour gives nearly the same u may be taken for either.
+        let right = checked.judge(&wrong.got(sample.out_pitch));
+        assert!(right.iter().all(HeadJudgement::passes), "KDA_SEED={seed}, case {case}: {right:?}");
+        taken_wrong += right.iter().map(|head| head.other_ties).sum::<usize>();
         // A key one unit off, where there is no tie.
         let at = (0..HEAD).find(|&c| runs[0].kg[c] == runs[1].kg[c] && runs[0].kg[c] != 0.0).expect("no tie");
         wrong.kg[at] = bf16::from_bits(wrong.kg[at].to_bits() ^ 1);
         let judged = checked.judge(&wrong.got(sample.out_pitch));
         assert_eq!([judged[0].wrong_kg, judged[1].wrong_kg], [1, 0], "KDA_SEED={seed}, case {case}");
     }
-    println!("{} keys and {} values at ties", found[0], found[1] - found[0]);
+    println!("{} keys and {} values at ties, {taken_wrong} taken for the other", found[0], found[1] - found[0]);
+    assert!(10 * taken_wrong <= found[1], "KDA_SEED={seed}");
     assert!(found[0] > 0 && found[1] > found[0], "KDA_SEED={seed}: {found:?}");
 }
 
@@ -384,6 +412,7 @@ fn a_single_wrong_element_is_caught() {
 /// A commit in fp32, element by element, with one fault.
 fn commit(sample: &tc_commit::sample::Sample, fault: &str) -> FloatVec {
     let p = sample.problem();
+    let kind = if fault == "approximations" { Fault::Approximations } else { Fault::None };
     let mut pool = sample.state.clone();
     for (c, head) in p.commits().flat_map(|c| (0..p.heads).map(move |head| (c, head))) {
         for (n, slot) in c.targets() {
@@ -394,18 +423,18 @@ fn commit(sample: &tc_commit::sample::Sample, fault: &str) -> FloatVec {
                 let record = p.record(c.b, head, i);
                 let kg = |c: usize| p.kg.get_f32(2 * record + c);
                 let k: Vec<f32> = (0..HEAD).map(kg).collect();
-                let kn = if fault == "keys not normalised" { k } else { normalised(&k, 1.0) };
+                let kn = if fault == "keys not normalised" { k } else { normalised(&k, 1.0, kind) };
                 for k in 0..HEAD {
                     let z = kg(HEAD + k) + if fault == "no bias" { 0.0 } else { p.dt_bias[head * HEAD + k] };
-                    let strength = p.a_log(head).exp();
+                    let strength = exp(p.a_log(head), kind);
                     let g = match p.gate() {
-                        Gate::Bounded { lower_bound } => lower_bound as f32 * sigmoid(strength * z),
+                        Gate::Bounded { lower_bound } => lower_bound as f32 * logistic(strength * z, kind),
                         Gate::Softplus if z > 20.0 => -strength * z,
-                        Gate::Softplus => -strength * z.exp().ln_1p(),
+                        Gate::Softplus => -strength * blur(z.exp().ln_1p(), kind),
                     };
                     let w = if fault == "keys not decayed" { kn[k] } else { kn[k] * suffix[k] };
                     (0..HEAD).for_each(|v| sum[v * HEAD + k] += p.corr.get_f32(record + v) * w);
-                    suffix[k] *= g.exp();
+                    suffix[k] *= exp(g, kind);
                 }
             }
             let slot_of = |slot: usize| slot * p.state_pitch + head * HEAD * HEAD;
@@ -434,7 +463,7 @@ fn right_commits_pass_and_faults_are_caught() {
         let switches = Switches::random(&mut rng, 3, 2, 16);
         let sample = Sample::random(&mut rng, switches);
         let checked = tc_commit::reference(&sample.problem()).expect("a valid sample");
-        for state in checked.judge(commit(&sample, "").view()) {
+        for state in checked.judge(commit(&sample, if case % 2 == 0 { "" } else { "approximations" }).view()) {
             assert!(state.judgement.passes, "KDA_SEED={seed}, case {case}: {state:?}, {switches:?}");
             judged += 1;
         }
