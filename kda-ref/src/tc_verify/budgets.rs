@@ -4,7 +4,7 @@
 //! kg    the key bit for bit, but where the float64 value lies next to a rounding tie: there either neighbour; the raw gate bit
 //!       for bit
 //! corr  against float64 on the activations that the kernel took (below);   right versions: Emulate on the same activations,
-//!       float64 one unit of the last fp32 place larger, float64 with every log decay and every decay one such unit stronger
+//!       float64 two units of the last fp32 place larger, float64 with every log decay and every decay one such unit stronger
 //! out   as corr, before rounding to bf16;   right versions: Emulate, and q on the other side of ties
 //! conv  bit for bit, the whole pool
 //! ```
@@ -18,12 +18,12 @@
 //! stay right for inputs that are not typical.
 
 use super::HEAD;
-use super::head::{self, Arithmetic};
+use super::head::{self, Arithmetic, ENLARGED};
 use super::problem::{Problem, Request};
 use super::run::{activations, roll};
 use super::validate::{self, Refusal};
 use crate::Mode;
-use crate::budget::{Budget, FLOOR, Judgement, Stored};
+use crate::budget::{Budget, Judgement, Stored};
 use crate::floats::Floats;
 use crate::records::Drafts;
 use crate::round::widen;
@@ -139,7 +139,7 @@ impl Checked<'_> {
         let flipped_values = take_values(&mut taken, &other, &corr, |drafts| run(drafts, Arithmetic::Golden).1.corr);
         let (o, records) = run(&taken, Arithmetic::Golden);
         let (o_emulated, emulated) = run(&taken, Arithmetic::Emulated);
-        let scaled: Vec<f64> = records.corr.iter().map(|u| u * (1.0 + FLOOR)).collect();
+        let scaled: Vec<f64> = records.corr.iter().map(|u| u * ENLARGED).collect();
         let (_, stronger) = run(&taken, Arithmetic::StrongerDecay);
         let (o_other, _) = run(&Drafts { q: other.q, ..taken }, Arithmetic::Golden);
         let rows = (request.begin..request.begin + request.len).map(|row| row * got.out_pitch + head * HEAD);

@@ -50,6 +50,10 @@ impl GateOf {
     }
 }
 
+/// What a norm or a beta of a right kernel may be too large by: a unit of the last fp32 place for what is under the root or the
+/// fraction, and one for the root or the reciprocal.
+pub(crate) const ENLARGED: f64 = 1.0 + 2.0 * FLOOR;
+
 /// What every token leaves of a state where each decay is one unit of the last fp32 place below 1 smaller than it should be.
 pub(crate) const WEAKENED: f64 = 1.0 - FLOOR / 2.0;
 
