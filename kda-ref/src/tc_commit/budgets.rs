@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reference = float64        (see crate::budget for the limit)
-//! right versions = fp32 in forward and in reverse order, float64 one unit of the last fp32 place larger, and float64 with every log
+//! right versions = fp32 in forward and in reverse order, float64 two units of the last fp32 place larger, and float64 with every log
 //!                  decay and every decay one such unit stronger
 //! conv = bit for bit, the whole pool
 //! ```
@@ -14,9 +14,10 @@ use super::problem::{Commit, Problem};
 use super::run::{Arithmetic, compact, state};
 use super::validate;
 use super::{HEAD, Refusal};
-use crate::budget::{Budget, FLOOR, Judgement, Stored};
+use crate::budget::{Budget, Judgement, Stored};
 use crate::floats::Floats;
 use crate::layout::StateOrder;
+use crate::tc_verify::head::ENLARGED;
 use half::bf16;
 
 /// How a head of a written slot fared.
@@ -69,7 +70,7 @@ impl Checked<'_> {
                 let of = |arithmetic| state(p, commit, head, records, arithmetic);
                 let reference = of(Arithmetic::Golden);
                 let right = [Arithmetic::Forward, Arithmetic::Reverse, Arithmetic::StrongerDecay].map(of);
-                let larger: Vec<f64> = reference.iter().map(|s| s * (1.0 + FLOOR)).collect();
+                let larger: Vec<f64> = reference.iter().map(|s| s * ENLARGED).collect();
                 let base = slot * p.state_pitch + head * HEAD * HEAD;
                 let measured = StateOrder::VFirst.load(HEAD, HEAD, |i| got.get(base + i));
                 let budget = Budget::derive(&reference, &[&right[0], &right[1], &right[2], &larger], stored);

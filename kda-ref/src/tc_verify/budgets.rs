@@ -4,8 +4,8 @@
 //! kg    the key bit for bit, but where the float64 value lies next to a rounding tie: there either neighbour; the raw gate bit
 //!       for bit
 //! corr  against float64 on the activations that the kernel took (below);   right versions: Emulate on the same activations, with
-//!       couplings of fp32 and of tensor cores; float64 one unit of the last fp32 place larger, and with every log decay and every
-//!       decay one such unit stronger
+//!       couplings of fp32 and, in several draws, of tensor cores; float64 two units of the last fp32 place larger, and with every
+//!       log decay and every decay one such unit stronger
 //! out   as corr, before rounding to bf16;   right versions: Emulate, both, and q on the other side of ties
 //! conv  bit for bit, the whole pool
 //! ```
@@ -19,7 +19,7 @@
 //! stay right for inputs that are not typical.
 
 use super::HEAD;
-use super::head::{self, Arithmetic};
+use super::head::{self, Arithmetic, ENLARGED};
 use super::problem::{Problem, Request};
 use super::run::{activations, roll};
 use super::validate::{self, Refusal};
@@ -35,6 +35,9 @@ use half::bf16;
 pub const CORR_BOUND: f64 = 2e-5;
 /// Largest error of `out` that the contract accepts for typical inputs, in units of the last bf16 place of the row's largest value.
 pub const OUT_ULPS: f64 = 1.0;
+
+/// By how much log decays are scaled in further draws of the rounding of halves.
+const DRAWS: [f64; 3] = [4.0 * FLOOR, -4.0 * FLOOR, 8.0 * FLOOR];
 
 /// Ties in one row of v that are tried both ways; more than one a row is rare.
 const TRIED_TIES: usize = 4;
@@ -140,19 +143,27 @@ impl Checked<'_> {
         let (flipped_keys, wrong_kg) = take_keys(&mut taken, &other, kg, p.conv.is_some());
         let flipped_values = take_values(&mut taken, &other, &corr, |drafts| run(drafts, Arithmetic::Golden).1.corr);
         let (o, records) = run(&taken, Arithmetic::Golden);
-        let emulated = [Couplings::Scalar, Couplings::Split].map(|c| run(&taken, Arithmetic::Emulated(c)));
-        let [(o_scalar, scalar), (o_split, split)] = &emulated;
-        let scaled: Vec<f64> = records.corr.iter().map(|u| u * (1.0 + FLOOR)).collect();
+        let (o_scalar, scalar) = run(&taken, Arithmetic::Emulated(Couplings::Scalar));
+        let (o_split, split) = run(&taken, Arithmetic::Emulated(Couplings::Split));
+        // How halves round hangs by the last bits of decays: other draws of the same rounding, each held against float64 of its own.
+        let drawn = DRAWS.map(|by| {
+            let of = |arithmetic| head::run_scaled(p, live.slot, head, &taken, arithmetic, by).1.corr;
+            let (exact, emulated) = (of(Arithmetic::Golden), of(Arithmetic::Emulated(Couplings::Split)));
+            let errors = emulated.iter().zip(&exact).map(|(x, y)| x - y);
+            records.corr.iter().zip(errors).map(|(u, error)| u + error).collect::<Vec<f64>>()
+        });
+        let scaled: Vec<f64> = records.corr.iter().map(|u| u * ENLARGED).collect();
         let (_, stronger) = run(&taken, Arithmetic::StrongerDecay);
         let (o_other, _) = run(&Drafts { q: other.q, ..taken }, Arithmetic::Golden);
+        let versions: Vec<&[f64]> =
+            [&scalar.corr, &split.corr, &scaled, &stronger.corr].into_iter().chain(&drawn).map(Vec::as_slice).collect();
         let rows = (request.begin..request.begin + request.len).map(|row| row * got.out_pitch + head * HEAD);
         let out: Vec<f64> = rows.flat_map(|begin| Floats::Bf16(got.out).widened(begin, HEAD)).collect();
         HeadJudgement {
             b: request.b,
             head,
-            out: Budget::derive(&o, &[o_scalar, o_split, &o_other], Stored::Bf16).judge(&o, &out),
-            corr: Budget::derive(&records.corr, &[&scalar.corr, &split.corr, &scaled, &stronger.corr], Stored::F32)
-                .judge(&records.corr, &corr),
+            out: Budget::derive(&o, &[&o_scalar, &o_split, &o_other], Stored::Bf16).judge(&o, &out),
+            corr: Budget::derive(&records.corr, &versions, Stored::F32).judge(&records.corr, &corr),
             out_ulps: ulps(&o, &out),
             wrong_kg,
             other_ties: flipped_keys + flipped_values,

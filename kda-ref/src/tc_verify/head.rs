@@ -36,10 +36,15 @@ impl GateOf {
     }
 
     /// The gate with log decays one unit of the last fp32 place larger.
-    pub(crate) fn stronger(mut self) -> Self {
+    pub(crate) fn stronger(self) -> Self {
+        self.scaled(FLOOR)
+    }
+
+    /// The gate with log decays `1 + by` times as large.
+    fn scaled(mut self, by: f64) -> Self {
         match &mut self.gate {
-            Gate::Bounded { lower_bound } => *lower_bound *= 1.0 + FLOOR,
-            Gate::Softplus => self.a_log += FLOOR,
+            Gate::Bounded { lower_bound } => *lower_bound *= 1.0 + by,
+            Gate::Softplus => self.a_log += by,
         }
         self
     }
@@ -49,6 +54,10 @@ impl GateOf {
         HeadGate { gate: self.gate, a_log: self.a_log, dt_bias: &self.dt_bias }
     }
 }
+
+/// What a norm or a beta of a right kernel may be too large by: a unit of the last fp32 place for what is under the root or the
+/// fraction, and one for the root or the reciprocal.
+pub(crate) const ENLARGED: f64 = 1.0 + 2.0 * FLOOR;
 
 /// What every token leaves of a state where each decay is one unit of the last fp32 place below 1 smaller than it should be.
 pub(crate) const WEAKENED: f64 = 1.0 - FLOOR / 2.0;
@@ -109,7 +118,19 @@ pub(super) fn run(
     drafts: &Drafts,
     arithmetic: Arithmetic,
 ) -> (Vec<f64>, Records) {
-    let gate = GateOf::new(p.gate(), p.a_log(head), p.dt_bias, head);
+    run_scaled(p, slot, head, drafts, arithmetic, 0.0)
+}
+
+/// The same with log decays `1 + by` times as large.
+pub(super) fn run_scaled(
+    p: &Problem<'_>,
+    slot: usize,
+    head: usize,
+    drafts: &Drafts,
+    arithmetic: Arithmetic,
+    by: f64,
+) -> (Vec<f64>, Records) {
+    let gate = GateOf::new(p.gate(), p.a_log(head), p.dt_bias, head).scaled(by);
     let base = slot * p.state_pitch + head * HEAD * HEAD;
     let state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
     match arithmetic {
