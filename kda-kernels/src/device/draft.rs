@@ -79,7 +79,12 @@ pub mod draft {
         #[unroll]
         for i in 0..4 {
             if const { N == 4 } {
-                let product = (bf16::from_bits(window[i]) * bf16::from_bits(taps[i])) as f32;
+                let product = if const { ARCH >= sm_90 } {
+                    bf16::from_bits(window[i]) * bf16::from_bits(taps[i])
+                } else {
+                    bf16::rn(both(window[i]) * both(taps[i]))
+                };
+                let product = product as f32;
                 y = if const { i == 0 } { product } else { y + product };
             } else {
                 let (x, t) = (both(window[i]), [f32::from_bits(taps[i]), f32::from_bits(taps[4 + i])]);
@@ -120,19 +125,6 @@ pub mod draft {
             }
         }
         x[0]
-    }
-
-    /// c += a · bᵀ in three terms of tf32.
-    fn three_terms<const M: u32, const N: u32, const D: u32>(
-        c: &mut Frag<f32, M, N>,
-        a: Frag<f32, M, D>,
-        b: Frag<f32, N, D>,
-    ) {
-        let (a_high, a_low) = a.split::<tf32>();
-        let (b_high, b_low) = b.split::<tf32>();
-        c.mma(a_low, b_high);
-        c.mma(a_high, b_low);
-        c.mma(a_high, b_high);
     }
 
     /// Bounded gate: C in rows 0..8, D in rows 8..16, from keys that grow as the probes decay.
@@ -188,5 +180,209 @@ pub mod draft {
         let sums = sums + shfl_xor(sums, 2);
         let (t, pair) = (lane / 4, lane % 4);
         parts.at([warp, 4 * (4 + t % 4) + pair, t / 4 * 2]).store_v_if(pair < 2, sums);
+    }
+
+    /// What a thread keeps of its head: taps of its channels, bias, rate and its logarithm, slope of the gate's input, bound of
+    /// the gate.
+    fn head_of<const CONV: bool, const SOFTPLUS: bool, const N: u32, TAP: Elem>(
+        taps: Global<TAP>,
+        dt_bias: Global<f32>,
+        a_log: Global<f32>,
+        heads: u32,
+        head: u32,
+        channel: u32,
+        lower_bound: f32,
+    ) -> ([[u32; N]; 3], [f32; 2], f32, f32, f32, f32) {
+        let tap_words =
+            from_fn::<3>(|x| if const { !CONV } { [0; N] } else { taps_of::<N, TAP>(taps, x * heads + head, channel) });
+        let bias = dt_bias.at([head, channel]).load_v::<2>();
+        let log_rate = LOG2_E * min(max(a_log.at([head]).load(), -87.0), 87.0);
+        let rate = ex2_approx(log_rate);
+        let slope = if const { SOFTPLUS } { LOG2_E } else { LOG2_E * rate };
+        (tap_words, bias, rate, log_rate, slope, LOG2_E * lower_bound)
+    }
+
+    /// Raw inputs to probes, couplings by warp, norms, beta and v in shared memory. What the warps leave there is to be read
+    /// behind a barrier. Gives q and k of the thread's channels behind the convolution.
+    fn prepare<const CONV: bool, const SOFTPLUS: bool, const N: u32>(
+        probes: Tile<bf16>,
+        values: Shared<u32>,
+        parts: Shared<f32>,
+        keys: Shared<bf16>,
+        norms: Shared<f32>,
+        beta: Shared<f32>,
+        inputs: ([[u32; 3]; 3], [[u32; 3]; 4], [u32; 4], bf16),
+        of_head: ([[u32; N]; 3], [f32; 2], f32, f32, f32, f32),
+        len: u32,
+    ) -> ([u32; 4], [u32; 4]) {
+        let (old, new, gate, raw_b) = inputs;
+        let (tap_words, bias, rate, log_rate, slope, bound) = of_head;
+        let (half, pair) = (lane / 16, lane % 16);
+        let (first, ch) = (4 * half, 32 * warp + 2 * pair);
+        let word = 16 * warp + pair;
+        let b = select(tid < len, sigmoid2(LOG2_E * (raw_b as f32)), 0.0);
+        beta.at([tid]).store_if(tid < TOKENS, b);
+
+        // ---- Convolution and norms. Past the end q = k = 0, and beta = 0 makes u = 0.
+        let stream = [old[0], old[1], old[2], new[0], new[1], new[2], new[3]];
+        let (mut q_words, mut k_words) = ([0; 4], [0; 4]);
+        let mut squares = [0.0; 8];
+        #[unroll]
+        for j in 0..4 {
+            let post = if const { !CONV } {
+                new[j]
+            } else {
+                from_fn::<3>(|x| conv_silu(from_fn::<4>(|i| stream[i + j][x]), tap_words[x]))
+            };
+            values[[first + j, word]] = post[2];
+            (q_words[j], k_words[j]) = (post[0], post[1]);
+            let (q, k) = (within(post[0], first + j < len), within(post[1], first + j < len));
+            (squares[j], squares[4 + j]) = (dot2(k, k), dot2(q, q));
+        }
+        let sum_of_squares = scatter(squares);
+        let n = pair / 2;
+        norms.at([TOKENS * (n / 4) + first + n % 4, warp]).store_if(pair % 2 == 0, sum_of_squares);
+
+        // ---- Gate: log2 of the decay of each of my tokens, their running sum, and the sum ahead of my half
+        let mut sum = [0.0, 0.0];
+        let (mut cum, mut steps) = ([[0.0, 0.0]; 4], [[0.0, 0.0]; 4]);
+        #[unroll]
+        for j in 0..4 {
+            let x = (both(gate[j]) + bias) * slope;
+            let y =
+                x.map(|x| if const { SOFTPLUS } { -scaled_softplus2(rate, log_rate, x) } else { bound * sigmoid2(x) });
+            steps[j] = select(first + j < len, y, [0.0, 0.0]);
+            sum = sum + steps[j];
+            cum[j] = sum;
+        }
+        let ahead = select(half == 1, shfl_up(cum[3], 16), [0.0, 0.0]);
+
+        // ---- Probes
+        #[unroll]
+        for j in 0..4 {
+            let (q, k) = (within(q_words[j], first + j < len), within(k_words[j], first + j < len));
+            let log = cum[j] + ahead;
+            let e = log.map(|x| ex2_approx(x));
+            put_split(probes, P + first + j, ch, LOST, e * k);
+            put_split(probes, R + first + j, ch, LOST, e * q);
+            if const { !SOFTPLUS } {
+                let w = log.map(|x| ex2_approx(-x)) * k;
+                put_split(probes, W + first + j, ch, TOKENS, w);
+            }
+        }
+
+        // ---- Couplings of this warp's channels
+        if const { SOFTPLUS } {
+            // Across the halves: later tokens decay from the end of token 3, earlier keys up to it.
+            #[unroll]
+            for j in 0..4 {
+                let e = select(half == 1, cum[j], cum[3] - cum[j]).map(|x| ex2_approx(x));
+                let (high, low) = halves(e * within(k_words[j], first + j < len));
+                keys.at([j, ch]).store_v_if(half == 0, high);
+                keys.at([4 + j, ch]).store_v_if(half == 0, low);
+                probes.at([W + j, ch]).store_v_if(half == 1, high);
+                probes.at([W + TOKENS + j, ch]).store_v_if(half == 1, low);
+                let (high, low) = halves(e * within(q_words[j], first + j < len));
+                probes.at([W + 4 + j, ch]).store_v_if(half == 1, high);
+                probes.at([W + TOKENS + 4 + j, ch]).store_v_if(half == 1, low);
+            }
+            couple_halves(parts, q_words, k_words, steps, first, len, pair);
+            warp_sync();
+            couple_across(parts, probes, keys);
+        } else {
+            warp_sync();
+            couple(parts, probes);
+        }
+        (q_words, k_words)
+    }
+
+    /// Raw inputs of a thread: the three tokens ahead of mine and my four, as words of two channels of q, k and v; my gates;
+    /// beta of token `tid`.
+    fn fetch<const CONV: bool, const CHANNEL_MAJOR: bool, const SAME: bool>(
+        qkv: Global<bf16>,
+        raw_g: Global<bf16>,
+        raw_beta: Global<bf16>,
+        conv: Global<bf16>,
+        head: u32,
+        word: u32,
+        half: u32,
+        item: (u32, u32, u32, u32, bool),
+    ) -> ([[u32; 3]; 3], [[u32; 3]; 4], [u32; 4], bf16) {
+        let (slot, begin, len, hist, live) = item;
+        let first = 4 * half;
+        let wide = l2::prefetch_256();
+        let rows = qkv.at([begin + first..]);
+        let gates = raw_g.at([begin + first..]);
+        let new = from_fn::<4>(|j| {
+            from_fn::<3>(|x| {
+                rows.at([j, x, head]).cast::<u32>().at([word]).hint(wide).load_if(live & (first + j < len))
+            })
+        });
+        let gate =
+            from_fn::<4>(|j| gates.at([j, head]).cast::<u32>().at([word]).hint(wide).load_if(live & (first + j < len)));
+        let mut old = [[0, 0, 0]; 3];
+        if const { CONV && !CHANNEL_MAJOR && SAME } {
+            // Rows of both tensors lie the same way.
+            let before = select(half == 0, conv.at([slot, hist..]), qkv.at([begin + 1..]));
+            old = from_fn::<3>(|j| {
+                let on = live & ((half == 0) | (j + 1 < len));
+                from_fn::<3>(|x| before.at([j, x, head]).cast::<u32>().at([word]).hint(wide).load_if(on))
+            });
+        } else if const { CONV } {
+            let on = live & (half == 0);
+            old = from_fn::<3>(|j| {
+                from_fn::<3>(|x| {
+                    let past = if const { !CHANNEL_MAJOR } {
+                        conv.at([slot, hist + j, x, head]).cast::<u32>().at([word]).hint(wide).load_if(on)
+                    } else {
+                        from_fn::<2>(|c| conv.at([slot, hist + j, x, head, 2 * word + c]).load_if(on)).to_bits()
+                    };
+                    let ahead = qkv.at([begin + 1 + j, x, head]).cast::<u32>().at([word]).hint(wide);
+                    past | ahead.load_if(live & (half == 1) & (j + 1 < len))
+                })
+            });
+        }
+        let beta = raw_beta.at([begin + tid, head]).load_if(live & (tid < len));
+        (old, new, gate, beta)
+    }
+
+    /// Replaces the history of a line by the last two rows of what it was and the tokens: rows 0..len + 2.
+    fn roll<const CHANNEL_MAJOR: bool>(
+        conv: GlobalMut<bf16>,
+        line: u32,
+        head: u32,
+        word: u32,
+        half: u32,
+        len: u32,
+        old: [[u32; 3]; 3],
+        new: [[u32; 3]; 4],
+    ) {
+        let first = 4 * half;
+        #[unroll]
+        for x in 0..3 {
+            #[unroll]
+            for j in 0..6 {
+                let (value, row) = if const { j < 2 } { (old[1 + j][x], j) } else { (new[j - 2][x], first + j) };
+                let on = if const { j < 2 } { half == 0 } else { row < len + 2 };
+                if const { CHANNEL_MAJOR } {
+                    let pair = bf16::from_bits(value);
+                    conv.at([line, row, x, head, 2 * word]).store_if(on, pair[0]);
+                    conv.at([line, row, x, head, 2 * word + 1]).store_if(on, pair[1]);
+                } else {
+                    conv.at([line, row, x, head]).cast::<u32>().at([word]).store_if(on, value);
+                }
+            }
+        }
+    }
+
+    /// Writes a record: k behind the convolution, and the raw gate.
+    fn record(kg: GlobalMut<bf16>, req: u32, head: u32, len: u32, k_words: [u32; 4], gate: [u32; 4]) {
+        let (first, word) = (4 * (lane / 16), 16 * warp + lane % 16);
+        let rows = kg.at([req, head, first..]);
+        #[unroll]
+        for j in 0..4 {
+            rows.at([j, 0]).cast::<u32>().at([word]).store_if(first + j < len, k_words[j]);
+            rows.at([j, 1]).cast::<u32>().at([word]).store_if(first + j < len, gate[j]);
+        }
     }
 }
