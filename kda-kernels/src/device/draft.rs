@@ -28,11 +28,17 @@ pub mod draft {
         rcp_approx(1.0 + ex2_approx(-x))
     }
 
-    /// rate · log2(1 + 2^x), of the rate's logarithm too: far below zero the exponents are added first, so that no rate meets
-    /// a zero.
+    /// rate · log2(1 + 2^x), of the rate's logarithm too. Below zero it is a series, because 1 + 2^x loses what a high rate
+    /// brings back, and the exponents are added first, so that no rate meets a zero.
     fn scaled_softplus2(rate: f32, log_rate: f32, x: f32) -> f32 {
-        let near = rate * select(x > 28.0, x, lg2_approx(1.0 + ex2_approx(x)));
-        select(x < -20.0, LOG2_E * ex2_approx(x + log_rate), near)
+        let e = ex2_approx(x);
+        let near = rate * select(x > 28.0, x, lg2_approx(1.0 + e));
+        let mut series = 0.2;
+        #[unroll]
+        for factor in [-0.25, 1.0 / 3.0, -0.5, 1.0] {
+            series = fma(series, e, factor);
+        }
+        select(x < -4.0, LOG2_E * ex2_approx(x + log_rate) * series, near)
     }
 
     fn dot2(a: [f32; 2], b: [f32; 2]) -> f32 {
@@ -273,10 +279,15 @@ pub mod draft {
 
         // ---- Couplings of this warp's channels
         if const { SOFTPLUS } {
+            let mut rest = [[0.0, 0.0]; 4]; // not a difference of sums, which may be large
+            #[unroll]
+            for j in 1..4 {
+                rest[3 - j] = rest[4 - j] + steps[4 - j];
+            }
             // Across the halves: later tokens decay from the end of token 3, earlier keys up to it.
             #[unroll]
             for j in 0..4 {
-                let e = select(half == 1, cum[j], cum[3] - cum[j]).map(|x| ex2_approx(x));
+                let e = select(half == 1, cum[j], rest[j]).map(|x| ex2_approx(x));
                 let (high, low) = halves(e * within(k_words[j], first + j < len));
                 keys.at([j, ch]).store_v_if(half == 0, high);
                 keys.at([4 + j, ch]).store_v_if(half == 0, low);

@@ -71,12 +71,13 @@ pub mod tc_verify_portable {
 
         // ---- Shared memory
         let ring = Pipeline::cta { state: smem::<STATE, Shape<V, K>, Swizzle<128>>() };
-        let probes = smem::<bf16, Shape<{ draft::ROWS }, K>, Swizzle<128>>();
+        // What needs no alignment comes first: two CTAs with states of bf16 fill the 100 KiB of a multiprocessor of sm_86.
+        let norms = smem::<f32, Shape<16, 4>>(); // sums of k² and q² of each token, by warp
+        let beta = smem::<f32, Shape<{ draft::TOKENS }>>();
         let values = smem::<u32, Shape<{ draft::TOKENS }, 68>>(); // v, two channels a word
         let parts = smem::<f32, Shape<4, 32, 4>>(); // couplings by warp, as lanes hold them
         let keys = smem::<bf16, Shape<{ draft::TOKENS }, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
-        let norms = smem::<f32, Shape<16, 4>>(); // sums of k² and q² of each token, by warp
-        let beta = smem::<f32, Shape<{ draft::TOKENS }>>();
+        let probes = smem::<bf16, Shape<{ draft::ROWS }, K>, Swizzle<128>>();
 
         // ---- Who
         let (head, req) = (ctaid.x % heads, ctaid.x / heads);
