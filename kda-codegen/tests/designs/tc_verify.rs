@@ -6,6 +6,7 @@ mod strided;
 
 use super::harness::{Run, assemble};
 use kda_codegen::check::protocol::Verdict;
+use kda_codegen::compiled::Compiled;
 use kda_sim::{Options, Schedule};
 use problem::{
     Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, rounded, variant, variant_of,
@@ -30,8 +31,10 @@ fn forms() -> Vec<Form> {
     for (conv, f32_taps) in CONVS {
         for softplus in [false, true] {
             let plain = Form { conv, f32_taps, softplus, ..PORTABLE_PLAIN };
-            for wide in [false, true] {
-                forms.push(Form { kernel: Kernel::Portable { wide }, ..plain });
+            for (tokens, wide) in [(8, false), (8, true), (16, false), (16, true)] {
+                if tokens == 8 || !softplus {
+                    forms.push(Form { kernel: Kernel::Portable { tokens, wide }, ..plain });
+                }
             }
             for early in [false, true] {
                 forms.push(Form { kernel: Kernel::Hopper { known: 0, early, ctas: 4, counted: true }, ..plain });
@@ -52,8 +55,8 @@ fn run_of(problem: &Problem) -> Run {
     problem.arguments(variant(problem.form))
 }
 
-/// Assembles every variant of the portable kernel: no spill, and two CTAs of its bf16 states in what a multiprocessor of
-/// sm_86 or sm_89 has.
+/// Every variant of the portable kernel assembles without a spill; two CTAs of 8 tokens with states of bf16 and the bounded
+/// gate fit a multiprocessor of sm_86, which keeps 1 KiB of its 100 for each.
 #[test]
 fn assembles_within_the_budget() {
     for form in forms() {
@@ -62,6 +65,9 @@ fn assembles_within_the_budget() {
         if let Kernel::Portable { .. } = form.kernel {
             assert!(compiled.shared_bytes <= 101_376, "{}: {} bytes", compiled.entry, compiled.shared_bytes);
             println!("{}: {} bytes of shared memory", compiled.entry, compiled.shared_bytes);
+            if compiled.entry.contains("tokens8") && compiled.entry.ends_with("nosoftplus_bf16") {
+                assert!(2 * (compiled.shared_bytes + 1024) <= 102_400, "{} bytes", compiled.shared_bytes);
+            }
             assemble(&compiled);
         }
     }
@@ -79,8 +85,12 @@ fn computes_the_recurrence() {
 /// All windows, and in each all lengths.
 #[test]
 fn windows_of_every_size() {
-    let wide =
-        Form { kernel: Kernel::Portable { wide: true }, conv: Conv::ChannelMajor, softplus: true, ..PORTABLE_PLAIN };
+    let wide = Form {
+        kernel: Kernel::Portable { tokens: 8, wide: true },
+        conv: Conv::ChannelMajor,
+        softplus: true,
+        ..PORTABLE_PLAIN
+    };
     for window in 1..=8 {
         for form in [PORTABLE_PLAIN, wide, HOPPER_PLAIN] {
             let lengths: Vec<i32> = (0..=window).collect();
@@ -89,6 +99,46 @@ fn windows_of_every_size() {
             let form = Form { window: window as usize, heads: 1, ..form };
             check(&Problem::new(&starts, &slots, form, 650 + window as u64));
         }
+    }
+}
+
+/// Windows of up to 16 tokens, and lengths around the blocks of 8.
+#[test]
+fn windows_of_sixteen() {
+    let long = |wide: bool, form: Form| Form { kernel: Kernel::Portable { tokens: 16, wide }, ..form };
+    let starts = [0, 16, 25, 25, 33, 48, 55, 56];
+    let slots = [1, 2, 3, 4, 5, 6, 7];
+    let forms = [
+        long(false, PORTABLE_PLAIN),
+        long(true, Form { f32_taps: true, ..PORTABLE_PLAIN }),
+        long(true, Form { conv: Conv::None, ..PORTABLE_PLAIN }),
+        long(false, Form { conv: Conv::ChannelMajor, padded: false, ..PORTABLE_PLAIN }),
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        for window in [16, 11] {
+            let mut problem = Problem::new(&starts, &slots, Form { window, ..form }, 660 + salt as u64);
+            (problem.accepted[0], problem.accepted[1]) = (16, 11);
+            problem.settle();
+            let mut run = run_of(&problem);
+            run.launch_everywhere(problem.grid());
+            println!("{form:?}: {:.1e}", problem.compare(&run));
+        }
+    }
+}
+
+/// Several heads share one of q and k.
+#[test]
+fn shared_keys() {
+    let shared = Form { conv: Conv::None, heads: 6, per_key_head: 3, ..PORTABLE_PLAIN };
+    let wide = Kernel::Portable { tokens: 8, wide: true };
+    let long = Kernel::Portable { tokens: 16, wide: false };
+    let forms = [
+        shared,
+        Form { kernel: wide, softplus: true, heads: 4, per_key_head: 4, ..shared },
+        Form { kernel: long, heads: 4, per_key_head: 2, padded: false, ..shared },
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        check(&Problem::new(&STARTS, &SLOTS_OF, form, 680 + salt as u64));
     }
 }
 
@@ -105,7 +155,7 @@ fn heads_and_strides() {
     let portable = Form { heads: 3, padded: false, null: -1, ..PORTABLE_PLAIN };
     let forms = [
         portable,
-        Form { kernel: Kernel::Portable { wide: true }, conv: Conv::ChannelMajor, ..portable },
+        Form { kernel: Kernel::Portable { tokens: 8, wide: true }, conv: Conv::ChannelMajor, ..portable },
         Form { heads: 1, conv: Conv::None, ..portable },
         // The fixed order and drawn items, more and fewer CTAs than items.
         hopper(0, 3, 1, true),
@@ -124,7 +174,7 @@ fn heads_and_strides() {
 fn metadata_of_any_kind() {
     let starts = [0, 8, -1, 11, 14, 9, 9, 2000, 16, 17, 27, 29, 31, 36];
     let slots = [3, 2, 4, 10, 7, 7, 8, 9, 5, 1, -3, 0, 6];
-    let wide = Form { kernel: Kernel::Portable { wide: true }, softplus: true, ..PORTABLE_PLAIN };
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, softplus: true, ..PORTABLE_PLAIN };
     let forms = [
         PORTABLE_PLAIN,
         Form { conv: Conv::None, null: -1, ..PORTABLE_PLAIN },
@@ -144,7 +194,7 @@ fn metadata_of_any_kind() {
 /// The same bits under every schedule.
 #[test]
 fn under_every_schedule() {
-    let wide = Form { kernel: Kernel::Portable { wide: true }, ..PORTABLE_PLAIN };
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, ..PORTABLE_PLAIN };
     let hopper = Kernel::Hopper { known: 0, early: true, ctas: 2, counted: true };
     let forms = [
         PORTABLE_PLAIN,
@@ -165,11 +215,12 @@ fn under_every_schedule() {
 #[test]
 fn gates_of_any_size() {
     let gates = [-1e30f64, -90.0, -60.0, -30.0, -17.0, -14.0, -10.5, -6.0, -2.0, 0.0, 1.0, 19.0, 21.0, 87.0, 1e30];
-    for form in [PORTABLE_PLAIN, HOPPER_PLAIN] {
-        for softplus in [false, true] {
+    let long = Form { kernel: Kernel::Portable { tokens: 16, wide: false }, window: 16, ..PORTABLE_PLAIN };
+    for form in [PORTABLE_PLAIN, HOPPER_PLAIN, long] {
+        for softplus in [false, true].into_iter().filter(|softplus| !softplus || form.window == 8) {
             for (salt, a_log) in [-1000.0, -90.0, -3.0, 2.7, 6.0, 13.1, 40.0, 87.0].into_iter().enumerate() {
                 let form = Form { heads: 1, softplus, ..form };
-                let mut problem = Problem::new(&[0, 8, 16], &[1, 2], form, 710 + salt as u64);
+                let mut problem = Problem::new(&[0, 8, 8 + form.window as i32], &[1, 2], form, 710 + salt as u64);
                 problem.a_log = vec![a_log];
                 // A third of the channels have any gates, the others those that only high rates feel.
                 let mut n = 0;
@@ -269,10 +320,12 @@ fn nothing_is_fenced_in_vain() {
 /// What the checks above are for: with any one of these faults they fail.
 #[test]
 fn faults_are_found() {
-    let wide = Form { kernel: Kernel::Portable { wide: true }, ..PORTABLE_PLAIN };
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, ..PORTABLE_PLAIN };
     let channel = Form { conv: Conv::ChannelMajor, ..PORTABLE_PLAIN };
     let f32_taps = Form { f32_taps: true, ..PORTABLE_PLAIN };
     let softplus = Form { softplus: true, ..PORTABLE_PLAIN };
+    let shared = Form { conv: Conv::None, per_key_head: 2, heads: 2, ..PORTABLE_PLAIN };
+    let long = Form { kernel: Kernel::Portable { tokens: 16, wide: false }, window: 16, ..PORTABLE_PLAIN };
     let faults = [
         (PORTABLE_PLAIN, "low[block].mma(s, lost)", "low[block].mma(s, p)"),
         (PORTABLE_PLAIN, "place % 8 * 2 + place / 8 % 2", "place % 16"),
@@ -309,26 +362,35 @@ fn faults_are_found() {
         (f32_taps, "f32::from_bits(taps[4 + i])", "f32::from_bits(taps[i])"),
         (PORTABLE_PLAIN, "row < len + 2", "row < 10"),
         (channel, "(old[1 + j][x], j)", "(old[j][x], j)"),
-        (PORTABLE_PLAIN, "-(beta_t * rk_t)", "-beta_t"),
-        (PORTABLE_PLAIN, "i + e <= t, rk_i", "i + e < t, rk_i"),
-        (PORTABLE_PLAIN, "let on = i + e < len;", "let on = i + e < 8;"),
+        (PORTABLE_PLAIN, "-(beta_t[R] * rk_t[R])", "-beta_t[R]"),
+        (PORTABLE_PLAIN, "select(i + e <= t, factor", "select(i + e < t, factor"),
+        (PORTABLE_PLAIN, "token < len", "token < 8"),
+        (shared, "head / per_key_head", "head"),
+        (long, "(block + 1) / 2 * ACROSS + block / 2", "block"),
+        (long, "sums[R + C][e]", "sums[R][e]"),
+        (long, "8 * n + i + e, 32 * block", "i + e, 32 * block"),
+        (long, "const C: u32 = n % ACROSS;\n            from_fn", "const C: u32 = 0;\n            from_fn"),
+        (long, "begin + (MINE - 3) + j", "begin + 1 + j"),
         (softplus, "w[i] = w[i] * fall;", ""),
         (softplus, "sums + shfl_xor(sums, 2)", "sums"),
     ];
+    let compare = |form: Form, compiled: Compiled| {
+        let starts = [0, 5, 8, -1, 11, 14, 14, 2000, 16, 17, 27, 29, 31, 47];
+        let slots = [3, 2, 4, 7, 10, 7, 8, 9, 5, 1, -3, 0, 6];
+        let mut problem = Problem::new(&starts, &slots, form, 760);
+        (problem.accepted[0], problem.accepted[8], problem.accepted[9]) = (0, 100, 5);
+        problem.settle();
+        let mut run = problem.arguments(compiled);
+        run.launch_everywhere(problem.grid());
+        problem.compare(&run);
+    };
     for (form, from, to) in faults {
         assert!([DRAFT, SOLVE, PORTABLE].iter().any(|text| text.contains(from)), "{from}");
-        let form = Form { window: 5, heads: 1, ..form };
+        let window = if form.window == 8 { 5 } else { 16 };
+        let form = Form { window, heads: form.per_key_head, ..form };
+        compare(form, variant(form));
         let changed = variant_of(form, |text| text.replace(from, to));
-        let found = std::panic::catch_unwind(|| {
-            let starts = [0, 5, 8, -1, 11, 14, 14, 2000, 16, 17, 27, 29, 31];
-            let slots = [3, 2, 4, 7, 10, 7, 8, 9, 5, 1, -3, 0];
-            let mut problem = Problem::new(&starts, &slots, form, 760);
-            (problem.accepted[0], problem.accepted[8], problem.accepted[9]) = (0, 100, 5);
-            problem.settle();
-            let mut run = problem.arguments(changed);
-            run.launch_everywhere(problem.grid());
-            problem.compare(&run);
-        });
+        let found = std::panic::catch_unwind(|| compare(form, changed));
         assert!(found.is_err(), "`{to}` instead of `{from}`");
     }
 }

@@ -17,87 +17,137 @@ pub mod solve {
         c.mma(a_high, b_high);
     }
 
-    /// What a lane needs for row t = lane / 4 and columns i = 2 (lane % 4), i + 1 of the couplings: their sums over the warps,
-    /// C then D; the sums of squares of row lane % 16 of the norms; beta of the row and of the columns.
-    fn gather(parts: Shared<f32>, norms: Shared<f32>, beta: Shared<f32>) -> ([f32; 4], [f32; 4], f32, [f32; 2]) {
-        let mut sums = parts.at([0, lane, 0]).load_v::<4>();
+    /// What a lane needs for rows t = lane / 4 and columns i = 2 (lane % 4), i + 1 of blocks of 8 × 8 couplings: of each block
+    /// the sums over the warps, C then D; the sums of squares of a row of the norms; beta of rows and of columns.
+    fn gather<const T: u32>(
+        parts: Shared<f32>,
+        norms: Shared<f32>,
+        beta: Shared<f32>,
+    ) -> ([[f32; 4]; T / 4 - 1], [f32; 4], [f32; T / 8], [[f32; 2]; T / 8]) {
+        let mut sums = from_fn::<{ T / 4 - 1 }>(|block| parts.at([0, lane, 4 * block]).load_v::<4>());
         #[unroll]
         for w in 1..4 {
-            sums = sums + parts.at([w, lane, 0]).load_v::<4>();
+            #[unroll]
+            for block in 0..T / 4 - 1 {
+                sums[block] = sums[block] + parts.at([w, lane, 4 * block]).load_v::<4>();
+            }
         }
-        let squares = norms.at([lane % 16, 0]).load_v::<4>();
-        (sums, squares, beta.at([lane / 4]).load(), beta.at([2 * (lane % 4)]).load_v::<2>())
+        let squares = norms.at([lane % (2 * T), 0]).load_v::<4>();
+        let beta_t = from_fn::<{ T / 8 }>(|n| beta.at([8 * n + lane / 4]).load());
+        (sums, squares, beta_t, from_fn::<{ T / 8 }>(|n| beta.at([8 * n + 2 * (lane % 4)]).load_v::<2>()))
     }
 
-    /// Of token lane % 16 rk, or rq of the token TOKENS below.
-    fn norm_of(squares: [f32; 4], scale: f32) -> f32 {
+    /// Of token lane % 2 T rk, or rq of the token T below.
+    fn norm_of<const T: u32>(squares: [f32; 4], scale: f32) -> f32 {
         rsqrt_approx((squares[0] + squares[1]) + (squares[2] + squares[3]) + 1e-6)
-            * select(lane % 16 < draft::TOKENS, 1.0, scale)
+            * select(lane % (2 * T) < T, 1.0, scale)
     }
 
     /// -L, D with the norms of keys, and rk and rq of the columns.
-    fn coefficients(norm: f32, sums: [f32; 4], beta_t: f32) -> (Frag<f32, 8, 8>, Frag<f32, 8, 8>, [f32; 2], [f32; 2]) {
+    fn coefficients<const T: u32>(
+        norm: f32,
+        sums: [[f32; 4]; T / 4 - 1],
+        beta_t: [f32; T / 8],
+    ) -> (Frag<f32, T, T>, Frag<f32, T, T>, [[f32; 2]; T / 8], [[f32; 2]; T / 8]) {
+        const ACROSS: u32 = T / 8;
         let (t, i) = (lane / 4, 2 * (lane % 4));
-        let rk_t = shfl(norm, t);
-        let rk_i = [shfl(norm, i), shfl(norm, i + 1)];
-        let rq_i = [shfl(norm, draft::TOKENS + i), shfl(norm, draft::TOKENS + i + 1)];
-        let below = from_fn::<2>(|e| select(i + e < t, -(beta_t * rk_t) * rk_i[e] * sums[e], 0.0));
-        let upto = from_fn::<2>(|e| select(i + e <= t, rk_i[e] * sums[2 + e], 0.0));
-        (Frag::<f32, 8, 8>::from_pairs([below]), Frag::<f32, 8, 8>::from_pairs([upto]), rk_i, rq_i)
+        let rk_t = from_fn::<ACROSS>(|n| shfl(norm, 8 * n + t));
+        let rk_i = from_fn::<ACROSS>(|n| from_fn::<2>(|e| shfl(norm, 8 * n + i + e)));
+        let rq_i = from_fn::<ACROSS>(|n| from_fn::<2>(|e| shfl(norm, T + 8 * n + i + e)));
+        // Of blocks that are not all zero r + c is the number.
+        let below = from_fn::<{ ACROSS * ACROSS }>(|n| {
+            const R: u32 = n / ACROSS;
+            const C: u32 = n % ACROSS;
+            if const { C > R } {
+                [0.0, 0.0]
+            } else {
+                from_fn::<2>(|e| {
+                    let factor = -(beta_t[R] * rk_t[R]) * rk_i[C][e] * sums[R + C][e];
+                    if const { C < R } { factor } else { select(i + e < t, factor, 0.0) }
+                })
+            }
+        });
+        let upto = from_fn::<{ ACROSS * ACROSS }>(|n| {
+            const R: u32 = n / ACROSS;
+            const C: u32 = n % ACROSS;
+            if const { C > R } {
+                [0.0, 0.0]
+            } else {
+                from_fn::<2>(|e| {
+                    let factor = rk_i[C][e] * sums[R + C][2 + e];
+                    if const { C < R } { factor } else { select(i + e <= t, factor, 0.0) }
+                })
+            }
+        });
+        (Frag::<f32, T, T>::from_pairs(below), Frag::<f32, T, T>::from_pairs(upto), rk_i, rq_i)
     }
 
     /// Columns from..to of the elimination that makes (I + L)^-1 of I.
-    fn eliminate<const FROM: u32, const TO: u32>(inverse: &mut Frag<f32, 8, 8>, minus_l: Frag<f32, 8, 8>) {
+    fn eliminate<const FROM: u32, const TO: u32>(inverse: &mut Frag<f32>, minus_l: Frag<f32>) {
         #[unroll]
         for c in FROM..TO {
             inverse = fma(minus_l.column(c), inverse.row(c), inverse);
         }
     }
 
-    /// U = X Tᵀ, O = R + U Dᵀ of a warp's 32 rows of V, from the products [P | R] with the probes and with what those lost; `v`
-    /// has neighbouring rows of two tokens, in both blocks of 16 rows.
-    fn solve(
-        high: Frag<f32, 32, 16>,
-        low: Frag<f32, 32, 16>,
-        v: [[u32; 2]; 2],
-        inverse: Frag<f32, 8, 8>,
-        d: Frag<f32, 8, 8>,
-        beta_i: [f32; 2],
-        rk_i: [f32; 2],
-    ) -> ([[f32; 2]; 4], [[f32; 2]; 4]) {
-        let projected = (high.columns(0..8) + low.columns(0..8)).pairs();
-        let x = from_fn::<4>(|n| {
-            from_fn::<2>(|e| beta_i[e] * fma(-rk_i[e], projected[n][e], draft::both(v[n / 2][e])[n % 2]))
+    /// Neighbouring rows of V of two tokens of each 8, in both blocks of 16 rows, as words.
+    fn values_of<const T: u32>(values: Shared<u32>) -> [[[u32; 2]; 2]; T / 8] {
+        let (t, i) = (lane / 4, 2 * (lane % 4));
+        from_fn::<{ T / 8 }>(|n| {
+            from_fn::<2>(|block| from_fn::<2>(|e| values[[8 * n + i + e, 32 * block + 8 * warp + t]]))
+        })
+    }
+
+    /// U = X Tᵀ, O = R + U Dᵀ of a warp's 32 rows of V, from the products [P | R] with the probes and with what those lost.
+    fn solve<const T: u32>(
+        high: Frag<f32, 32, { 2 * T }>,
+        low: Frag<f32, 32, { 2 * T }>,
+        v: [[[u32; 2]; 2]; T / 8],
+        inverse: Frag<f32, T, T>,
+        d: Frag<f32, T, T>,
+        beta_i: [[f32; 2]; T / 8],
+        rk_i: [[f32; 2]; T / 8],
+    ) -> ([[f32; 2]; T / 2], [[f32; 2]; T / 2]) {
+        const ACROSS: u32 = T / 8;
+        let projected = (high.columns(0..T) + low.columns(0..T)).pairs();
+        let x = from_fn::<{ T / 2 }>(|n| {
+            const R: u32 = n / ACROSS;
+            const C: u32 = n % ACROSS;
+            from_fn::<2>(|e| beta_i[C][e] * fma(-rk_i[C][e], projected[n][e], draft::both(v[C][R / 2][e])[R % 2]))
         });
-        let mut u = Frag::<f32, 32, 8>::zero();
-        three_terms(&mut u, Frag::<f32, 32, 8>::from_pairs(x), inverse);
-        let mut o = high.columns(8..16) + low.columns(8..16);
+        let mut u = Frag::<f32, 32, T>::zero();
+        three_terms(&mut u, Frag::<f32, 32, T>::from_pairs(x), inverse);
+        let mut o = high.columns(T..2 * T) + low.columns(T..2 * T);
         three_terms(&mut o, u, d);
         (u.pairs(), o.pairs())
     }
 
     /// Writes u and rq o of the tokens that there are. Rows g and g + 8 of a block of 16 are neighbours in memory.
-    fn finish(
+    fn finish<const N: u32>(
         corr: GlobalMut<f32>,
         out: GlobalMut<bf16>,
         req: u32,
         begin: u32,
         head: u32,
         len: u32,
-        u: [[f32; 2]; 4],
-        o: [[f32; 2]; 4],
-        rq_i: [f32; 2],
+        u: [[f32; 2]; N],
+        o: [[f32; 2]; N],
+        rq_i: [[f32; 2]; N / 4],
     ) {
+        const ACROSS: u32 = N / 4;
         let (i, row) = (2 * (lane % 4), 16 * warp + 2 * (lane / 4));
         #[unroll]
-        for e in 0..2 {
+        for n in 0..ACROSS {
             #[unroll]
-            for block in 0..2 {
-                let on = i + e < len;
-                let (a, b) = (2 * block, 2 * block + 1);
-                corr.at([req, head, i + e, 64 * block + row]).store_v_if(on, [u[a][e], u[b][e]]);
-                let o = [o[a][e] * rq_i[e], o[b][e] * rq_i[e]];
-                out.at([begin + i + e, head, 64 * block + row]).store_v_if(on, bf16::rn(o));
+            for e in 0..2 {
+                #[unroll]
+                for block in 0..2 {
+                    let token = 8 * n + i + e;
+                    let (a, b) = (2 * block * ACROSS + n, (2 * block + 1) * ACROSS + n);
+                    corr.at([req, head, token, 64 * block + row]).store_v_if(token < len, [u[a][e], u[b][e]]);
+                    let o = [o[a][e] * rq_i[n][e], o[b][e] * rq_i[n][e]];
+                    out.at([begin + token, head, 64 * block + row]).store_v_if(token < len, bf16::rn(o));
+                }
             }
         }
     }

@@ -34,8 +34,8 @@ pub(super) enum Conv {
 pub(super) enum Kernel {
     /// The kernel for Hopper: heads that it knows (0: any), whether it reads ahead of the wait, CTAs, and whether it draws.
     Hopper { known: u32, early: bool, ctas: u32, counted: bool },
-    /// The portable one, and whether its states are f32.
-    Portable { wide: bool },
+    /// The portable one: tokens of its tiles, and whether its states are f32.
+    Portable { tokens: u32, wide: bool },
 }
 
 /// What a problem has, and how its tensors lie.
@@ -43,6 +43,8 @@ pub(super) enum Kernel {
 pub(super) struct Form {
     pub(super) kernel: Kernel,
     pub(super) heads: usize,
+    /// Heads that share one of q and k.
+    pub(super) per_key_head: usize,
     pub(super) window: usize,
     pub(super) conv: Conv,
     pub(super) f32_taps: bool,
@@ -55,6 +57,7 @@ pub(super) struct Form {
 pub(super) const HOPPER_PLAIN: Form = Form {
     kernel: Kernel::Hopper { known: 0, early: false, ctas: 4, counted: true },
     heads: 2,
+    per_key_head: 1,
     window: 8,
     conv: Conv::TokenMajor,
     f32_taps: false,
@@ -62,7 +65,7 @@ pub(super) const HOPPER_PLAIN: Form = Form {
     padded: true,
     null: 0,
 };
-pub(super) const PORTABLE_PLAIN: Form = Form { kernel: Kernel::Portable { wide: false }, ..HOPPER_PLAIN };
+pub(super) const PORTABLE_PLAIN: Form = Form { kernel: Kernel::Portable { tokens: 8, wide: false }, ..HOPPER_PLAIN };
 
 /// The variant of a form, of the sources as `change` leaves them.
 pub(super) fn variant_of(form: Form, change: impl Fn(&str) -> String) -> Compiled {
@@ -74,9 +77,9 @@ pub(super) fn variant_of(form: Form, change: impl Fn(&str) -> String) -> Compile
             let name = format!("__heads{known}{conv}{taps}{}{}", word("softplus", form.softplus), word("early", early));
             (HOPPER, name)
         }
-        Kernel::Portable { wide } => {
+        Kernel::Portable { tokens, wide } => {
             let state = if wide { "_f32" } else { "_bf16" };
-            (PORTABLE, format!("_{conv}{taps}{}{state}", word("softplus", form.softplus)))
+            (PORTABLE, format!("__tokens{tokens}{conv}{taps}{}{state}", word("softplus", form.softplus)))
         }
     };
     // In one text the contracts of files are comments.
@@ -129,7 +132,7 @@ impl Problem {
             tensor.fill(|| rounded(uniform(scale)));
             tensor
         };
-        let qkv = tensor(&[total, 3, heads, D], &[pad(6), 0, 0, 0], 2.0);
+        let qkv = tensor(&[total, heads + 2 * heads / form.per_key_head, D], &[pad(6), 0, 0], 2.0);
         let gate = tensor(&[total, heads, D], &[pad(2), 0, 0], 3.0);
         let beta = tensor(&[total, heads], &[pad(1), 0], 2.0);
         let rows = form.window + 2;
@@ -137,7 +140,7 @@ impl Problem {
             Conv::ChannelMajor => tensor(&[SLOTS, 3, heads, D, rows], &[pad(3), pad(5), pad(1), pad(1), 0], 2.0),
             _ => tensor(&[SLOTS, rows, 3, heads, D], &[pad(32), pad(8), pad(4), pad(2), 0], 2.0),
         };
-        let wide_states = matches!(form.kernel, Kernel::Portable { wide: true });
+        let wide_states = matches!(form.kernel, Kernel::Portable { wide: true, .. });
         let mut state = Strided::new(&[SLOTS, heads, D, D], &[pad(64), 0, 0, 0], f32::NAN);
         state.fill(|| if wide_states { uniform(1.0) as f32 } else { wide(rounded(uniform(1.0))) as f32 });
         // All that bf16 holds, and what it does not.
@@ -164,7 +167,7 @@ impl Problem {
                 let all = all.map(|(t, i)| [t, i / D / self.form.heads, i / D % self.form.heads, i % D]);
                 ties.extend(
                     all.filter(|[t, x, head, c]| self.post(request, *t, *x, *head, *c).1)
-                        .map(|[t, x, head, c]| [begin + t, x, head, c]),
+                        .map(|[t, x, head, c]| [begin + t, self.head_of(x, head), c]),
                 );
             }
             if ties.is_empty() {
@@ -188,6 +191,12 @@ impl Problem {
         self.form.null < slot && slot < SLOTS as i32
     }
 
+    /// Which head of a row of `qkv` is the q, k or v of a head.
+    fn head_of(&self, x: usize, head: usize) -> usize {
+        let Form { heads, per_key_head, .. } = self.form;
+        if x < 2 { x * heads / per_key_head + head / per_key_head } else { 2 * heads / per_key_head + head }
+    }
+
     /// Where a row of a history lies.
     fn history(&self, slot: usize, row: usize, x: usize, head: usize, c: usize) -> usize {
         match self.form.conv {
@@ -199,7 +208,7 @@ impl Problem {
     /// Raw input of the convolution: `row` counts from the first row of the history.
     fn raw(&self, request: usize, row: usize, x: usize, head: usize, c: usize) -> u16 {
         match row.checked_sub(3) {
-            Some(t) => self.qkv.at(&[self.span(request).0 + t, x, head, c]),
+            Some(t) => self.qkv.at(&[self.span(request).0 + t, self.head_of(x, head), c]),
             None => {
                 let first = self.accepted[request].clamp(1, self.form.window as i32) as usize - 1;
                 self.conv.memory[self.history(self.slots[request] as usize, first + row, x, head, c)]
@@ -210,7 +219,7 @@ impl Problem {
     /// A channel of q, k or v behind convolution and SiLU, and whether its rounding is nearly a tie.
     fn post(&self, request: usize, t: usize, x: usize, head: usize, c: usize) -> (u16, bool) {
         if self.form.conv == Conv::None {
-            return (self.qkv.at(&[self.span(request).0 + t, x, head, c]), false);
+            return (self.qkv.at(&[self.span(request).0 + t, self.head_of(x, head), c]), false);
         }
         let mut sum = 0.0f32;
         for i in 0..4 {
@@ -287,8 +296,8 @@ impl Problem {
                     run.tensor("counter", &vec![0u32; heads]);
                 }
             }
-            Kernel::Portable { wide: true } => _ = run.tensor("state", &self.state.memory),
-            Kernel::Portable { wide: false } => _ = run.tensor("state", &high_halves(&self.state.memory)),
+            Kernel::Portable { wide: true, .. } => _ = run.tensor("state", &self.state.memory),
+            Kernel::Portable { wide: false, .. } => _ = run.tensor("state", &high_halves(&self.state.memory)),
         }
         let (corr, kg, out) = self.results();
         run.tensor("qkv", &self.qkv.memory).tensor("raw_g", &self.gate.memory).tensor("raw_beta", &self.beta.memory);
@@ -311,12 +320,13 @@ impl Problem {
         }
         set(&mut run, "tap_rows", 3 * heads as u32);
         set(&mut run, "conv_rows", window as u32 + 2);
+        set(&mut run, "per_key_head", self.form.per_key_head as u32);
         let conv = |axes: [usize; 5]| axes.map(|axis| self.conv.strides[axis]);
         let conv = if self.form.conv == Conv::ChannelMajor { conv([0, 4, 1, 2, 3]) } else { conv([0, 1, 2, 3, 4]) };
         let pitches = [
             ("state_pitch", self.state.strides[0]),
             ("qkv_pitch", self.qkv.strides[0]),
-            ("qkv_part", self.qkv.strides[1]),
+            ("qkv_part", heads / self.form.per_key_head * D),
             ("g_pitch", self.gate.strides[0]),
             ("beta_pitch", self.beta.strides[0]),
             ("out_pitch", out.strides[0]),
@@ -395,7 +405,7 @@ impl Problem {
             assert!(run.read::<u16>("conv") == rolled, "the history is not rolled as it should be");
         }
         match kernel {
-            Kernel::Portable { wide: true } => {
+            Kernel::Portable { wide: true, .. } => {
                 let bits = |state: &[f32]| -> Vec<u32> { state.iter().map(|x| x.to_bits()).collect() };
                 assert!(bits(&run.read::<f32>("state")) == bits(&self.state.memory), "the state is written");
             }

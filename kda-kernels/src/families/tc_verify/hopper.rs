@@ -16,6 +16,7 @@
 pub mod tc_verify {
     const K: u32 = 128;
     const V: u32 = 128;
+    const T: u32 = draft::TOKENS;
     const MOST_SLOTS: u32 = 2_147_483_647;
 
     /// CTAs walk over the requests of one head each, in a fixed order or by tickets. A thread owns two channels of four tokens
@@ -32,7 +33,7 @@ pub mod tc_verify {
         EARLY in [false, true]
     )]
     #[requires(HEADS == 0 || heads == HEADS, heads >= 1, ctas % heads == 0, blocks == 8 * heads)]
-    #[requires(window >= 1, window <= draft::TOKENS, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
+    #[requires(window >= 1, window <= T, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
     #[requires(qkv_pitch % 2 == 0, qkv_part == heads * K, qkv_part % 2 == 0, g_pitch % 2 == 0, out_pitch % 2 == 0, null >= -1)]
     #[requires(corr_row % 2 == 0, corr_head % 2 == 0, kg_row % 2 == 0, kg_head % 2 == 0)]
     #[requires(HEADS == 0 || qkv_pitch == 3 * HEADS * K, HEADS == 0 || qkv_part == HEADS * K, HEADS == 0 || g_pitch == HEADS * K)]
@@ -79,12 +80,12 @@ pub mod tc_verify {
 
         // ---- Shared memory
         let ring = Pipeline::cta { state: smem::<bf16, Shape<V, K>, Swizzle<128>>() };
-        let probes = smem::<bf16, Shape<{ draft::ROWS }, K>, Swizzle<128>>();
-        let values = smem::<u32, Shape<{ draft::TOKENS }, 68>>(); // v, two channels a word
+        let probes = smem::<bf16, Shape<{ 6 * T }, K>, Swizzle<128>>();
+        let values = smem::<u32, Shape<T, 68>>(); // v, two channels a word
         let parts = smem::<f32, Shape<4, 32, 4>>(); // couplings by warp, as lanes hold them
-        let keys = smem::<bf16, Shape<{ draft::TOKENS }, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
+        let keys = smem::<bf16, Shape<T, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
         let norms = smem::<f32, Shape<16, 4>>(); // sums of k² and q² of each token, by warp
-        let beta = smem::<f32, Shape<{ draft::TOKENS }>>();
+        let beta = smem::<f32, Shape<T>>();
 
         // ---- Who
         let (head, rank) = (ctaid.x % heads, ctaid.x / heads);
@@ -108,8 +109,9 @@ pub mod tc_verify {
             pdl::wait();
         }
         pdl::launch_dependents();
-        let (mut old, mut new, mut gate, mut raw_b) =
-            draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }>(qkv, raw_g, raw_beta, conv, head, word, half, item);
+        let (mut old, mut new, mut gate, mut raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
+            qkv, raw_g, raw_beta, conv, head, head, word, half, item,
+        );
         if const { !EARLY } {
             // Raw inputs first: 2 µs at 128 requests of 12 heads.
             #[elect_one]
@@ -125,7 +127,7 @@ pub mod tc_verify {
             let coming = draft::read_item::<CONV>(slot_of, query_start, accepted, next, sizes, null);
             let (state_slot, begin, len, _, live) = item;
             if live {
-                let (q_words, k_words) = draft::prepare::<CONV, SOFTPLUS, TAPS>(
+                let (q_words, k_words) = draft::prepare::<CONV, SOFTPLUS, T, TAPS>(
                     probes,
                     values,
                     parts,
@@ -143,33 +145,28 @@ pub mod tc_verify {
                 let b = probes.rows(0..32);
                 let mut acc = Acc::<f32, V, 32>::zero();
                 acc.mma(slot.state.k_slice(0), b.k_slice(0));
-                let (t, i) = (lane / 4, 2 * (lane % 4));
-                let (sums, squares, beta_t, beta_i) = solve::gather(parts, norms, beta);
+                let (sums, squares, beta_t, beta_i) = solve::gather::<T>(parts, norms, beta);
                 acc.mma(slot.state.k_slice(16), b.k_slice(16));
-                let norm = solve::norm_of(squares, scale);
+                let norm = solve::norm_of::<T>(squares, scale);
                 acc.mma(slot.state.k_slice(32), b.k_slice(32));
-                let (minus_l, d, rk_i, rq_i) = solve::coefficients(norm, sums, beta_t);
+                let (minus_l, d, rk_i, rq_i) = solve::coefficients::<T>(norm, sums, beta_t);
                 let mut inverse = Frag::<f32, 8, 8>::from_fn(|row, column| select(row == column, 1.0, 0.0));
                 #[unroll]
                 for step in 3..8 {
                     acc.mma(slot.state.k_slice(16 * step), b.k_slice(16 * step));
-                    solve::eliminate::<{ 2 * step - 6 }, { min(2 * step - 4, draft::TOKENS - 1) }>(
-                        &mut inverse,
-                        minus_l,
-                    );
+                    solve::eliminate::<{ 2 * step - 6 }, { min(2 * step - 4, T - 1) }>(&mut inverse, minus_l);
                 }
                 wgmma::commit();
 
                 // ---- Under the products: this item's stores, then the next item's loads into the same registers
                 if const { CONV } {
-                    draft::roll::<CHANNEL_MAJOR>(conv, state_slot, head, word, half, len, old, new);
+                    draft::roll::<CHANNEL_MAJOR, { T / 2 }>(conv, state_slot, head, word, half, len, old, new);
                 }
-                draft::record(kg, req, head, len, k_words, gate);
-                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }>(
-                    qkv, raw_g, raw_beta, conv, head, word, half, coming,
+                draft::record::<{ T / 2 }>(kg, req, head, len, k_words, gate);
+                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
+                    qkv, raw_g, raw_beta, conv, head, head, word, half, coming,
                 );
-                // Neighbouring rows of V of my two tokens, in both blocks of 64 rows.
-                let v = from_fn::<2>(|block| from_fn::<2>(|e| values[[i + e, 32 * block + 8 * warp + t]]));
+                let v = solve::values_of::<T>(values);
                 wgmma::wait::<0>();
                 slot.release();
                 cta_sync();
@@ -182,12 +179,12 @@ pub mod tc_verify {
 
                 // ---- Solve on the accumulator's registers: U = X Tᵀ, O = R + U Dᵀ
                 let f = acc.fragment();
-                let (u, o) = solve::solve(f.columns(0..16), f.columns(16..32), v, inverse, d, beta_i, rk_i);
-                solve::finish(corr, out, req, begin, head, len, u, o, rq_i);
+                let (u, o) = solve::solve::<T>(f.columns(0..16), f.columns(16..32), v, inverse, d, beta_i, rk_i);
+                solve::finish::<{ T / 2 }>(corr, out, req, begin, head, len, u, o, rq_i);
             } else {
                 cta_sync();
-                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }>(
-                    qkv, raw_g, raw_beta, conv, head, word, half, coming,
+                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
+                    qkv, raw_g, raw_beta, conv, head, head, word, half, coming,
                 );
                 let slot = ring.wait();
                 slot.release();

@@ -27,18 +27,23 @@ pub mod tc_verify_portable {
     /// neighbouring rows of V of two tokens behind the products.
     #[kernel(block = 128, grid = heads * n_req, min_blocks_per_sm = if size_of::<STATE>() == 4 { 2 } else { 3 })]
     #[variants(
+        TOKENS in [8, 16],
         (CONV, CHANNEL_MAJOR, TAP) in
             [(false, false, bf16), (true, false, bf16), (true, false, f32), (true, true, bf16), (true, true, f32)],
         SOFTPLUS in [false, true],
-        STATE in [bf16, f32]
+        STATE in [bf16, f32],
+        // Couplings of softplus take factors of at most 1, and are made for 8 tokens.
+        skip_if(TOKENS == 16 && SOFTPLUS)
     )]
-    #[requires(heads >= 1, window >= 1, window <= draft::TOKENS, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
-    #[requires(state_pitch % (16 / size_of::<STATE>()) == 0, qkv_pitch % 2 == 0, qkv_part == heads * K, qkv_part % 2 == 0, g_pitch % 2 == 0)]
+    #[requires(heads >= 1, window >= 1, window <= TOKENS, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
+    #[requires(state_pitch % (16 / size_of::<STATE>()) == 0, qkv_pitch % 2 == 0, per_key_head * qkv_part == heads * K, qkv_part % 2 == 0, g_pitch % 2 == 0)]
     #[requires(out_pitch % 2 == 0, corr_row % 2 == 0, corr_head % 2 == 0, kg_row % 2 == 0, kg_head % 2 == 0, null >= -1)]
+    #[requires(per_key_head >= 1, !CONV || per_key_head == 1)]
     #[requires(!CONV || tap_rows == 3 * heads && histories == n_req && conv_rows == window + 2 && lines == slots)]
     #[requires(!CONV || CHANNEL_MAJOR || conv_channel == 1, !CONV || CHANNEL_MAJOR || conv_pitch % 2 == 0, !CONV || CHANNEL_MAJOR || conv_row % 2 == 0)]
     #[requires(!CONV || CHANNEL_MAJOR || conv_part % 2 == 0, !CONV || CHANNEL_MAJOR || conv_head % 2 == 0)]
     fn tc_verify_portable<
+        const TOKENS: u32,         // of a window, padded
         const CONV: bool,          // the inputs go through the convolution first
         const CHANNEL_MAJOR: bool, // its history is [3, heads, K, rows], not [rows, 3, heads, K]
         TAP: Elem,
@@ -64,6 +69,7 @@ pub mod tc_verify_portable {
         lower_bound: f32,
         scale: f32,
         null: i32,
+        per_key_head: u32, // heads that share one of q and k; their parts of `qkv` are the smaller ones
     ) {
         const TAPS: u32 = if size_of::<TAP>() == 2 { 4 } else { 8 }; // words of the taps of two channels
         const PIECE: u32 = 16 / size_of::<STATE>(); // elements of a copy
@@ -72,15 +78,16 @@ pub mod tc_verify_portable {
         // ---- Shared memory
         let ring = Pipeline::cta { state: smem::<STATE, Shape<V, K>, Swizzle<128>>() };
         // What needs no alignment comes first: two CTAs with states of bf16 fill the 100 KiB of a multiprocessor of sm_86.
-        let norms = smem::<f32, Shape<16, 4>>(); // sums of k² and q² of each token, by warp
-        let beta = smem::<f32, Shape<{ draft::TOKENS }>>();
-        let values = smem::<u32, Shape<{ draft::TOKENS }, 68>>(); // v, two channels a word
-        let parts = smem::<f32, Shape<4, 32, 4>>(); // couplings by warp, as lanes hold them
-        let keys = smem::<bf16, Shape<{ draft::TOKENS }, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
-        let probes = smem::<bf16, Shape<{ draft::ROWS }, K>, Swizzle<128>>();
+        let norms = smem::<f32, Shape<{ 2 * TOKENS }, 4>>(); // sums of k² and q² of each token, by warp
+        let beta = smem::<f32, Shape<TOKENS>>();
+        let values = smem::<u32, Shape<TOKENS, 68>>(); // v, two channels a word
+        let parts = smem::<f32, Shape<4, 32, { TOKENS - 4 }>>(); // couplings by warp, as lanes hold them
+        let keys = smem::<bf16, Shape<TOKENS, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
+        let probes = smem::<bf16, Shape<{ 6 * TOKENS }, K>, Swizzle<128>>();
 
         // ---- Who
         let (head, req) = (ctaid.x % heads, ctaid.x / heads);
+        let key_head = if const { CONV } { head } else { head / per_key_head };
         let (half, pair) = (lane / 16, lane % 16);
         let (ch, word) = (32 * warp + 2 * pair, 16 * warp + pair);
         let item = draft::read_item::<CONV>(slot_of, query_start, accepted, req, (n_req, total, window, slots), null);
@@ -99,12 +106,13 @@ pub mod tc_verify_portable {
             filling.state.at([place, k]).copy_async_v::<PIECE>(state.at([state_slot, head, row, k]));
         }
         filling.commit();
-        let (old, new, gate, raw_b) =
-            draft::fetch::<CONV, CHANNEL_MAJOR, false>(qkv, raw_g, raw_beta, conv, head, word, half, item);
+        let (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, false, TOKENS>(
+            qkv, raw_g, raw_beta, conv, head, key_head, word, half, item,
+        );
         let of_head = draft::head_of::<CONV, SOFTPLUS, TAPS, TAP>(taps, dt_bias, a_log, heads, head, ch, lower_bound);
 
         // ---- Probes and couplings, records and history
-        let (q_words, k_words) = draft::prepare::<CONV, SOFTPLUS, TAPS>(
+        let (q_words, k_words) = draft::prepare::<CONV, SOFTPLUS, TOKENS, TAPS>(
             probes,
             values,
             parts,
@@ -116,29 +124,28 @@ pub mod tc_verify_portable {
             len,
         );
         if const { CONV } {
-            draft::roll::<CHANNEL_MAJOR>(conv, state_slot, head, word, half, len, old, new);
+            draft::roll::<CHANNEL_MAJOR, { TOKENS / 2 }>(conv, state_slot, head, word, half, len, old, new);
         }
-        draft::record(kg, req, head, len, k_words, gate);
+        draft::record::<{ TOKENS / 2 }>(kg, req, head, len, k_words, gate);
         cta_sync();
 
         // ---- Coefficients of the solve
-        let (sums, squares, beta_t, beta_i) = solve::gather(parts, norms, beta);
-        let norm = solve::norm_of(squares, scale);
-        let (minus_l, d, rk_i, rq_i) = solve::coefficients(norm, sums, beta_t);
-        let mut inverse = Frag::<f32, 8, 8>::from_fn(|row, column| select(row == column, 1.0, 0.0));
-        solve::eliminate::<0, { draft::TOKENS - 1 }>(&mut inverse, minus_l);
-        let (t, i) = (lane / 4, 2 * (lane % 4));
-        let v = from_fn::<2>(|block| from_fn::<2>(|e| values[[i + e, 32 * block + 8 * warp + t]]));
+        let (sums, squares, beta_t, beta_i) = solve::gather::<TOKENS>(parts, norms, beta);
+        let norm = solve::norm_of::<TOKENS>(squares, scale);
+        let (minus_l, d, rk_i, rq_i) = solve::coefficients::<TOKENS>(norm, sums, beta_t);
+        let mut inverse = Frag::<f32, TOKENS, TOKENS>::from_fn(|row, column| select(row == column, 1.0, 0.0));
+        solve::eliminate::<0, { TOKENS - 1 }>(&mut inverse, minus_l);
+        let v = solve::values_of::<TOKENS>(values);
 
         // ---- State tile times the probes, and times what those lost
         let slot = ring.wait();
-        let mut high = from_fn::<2>(|_| Frag::<f32, 16, 16>::zero());
-        let mut low = from_fn::<2>(|_| Frag::<f32, 16, 16>::zero());
+        let mut high = from_fn::<2>(|_| Frag::<f32, 16, { 2 * TOKENS }>::zero());
+        let mut low = from_fn::<2>(|_| Frag::<f32, 16, { 2 * TOKENS }>::zero());
         #[unroll]
         for step in 0..K / 16 {
             let k = 16 * step;
-            let p = Frag::<bf16, 16, 16>::load(probes, [draft::P, k]);
-            let lost = Frag::<bf16, 16, 16>::load(probes, [draft::LOST, k]);
+            let p = Frag::<bf16, { 2 * TOKENS }, 16>::load(probes, [0, k]);
+            let lost = Frag::<bf16, { 2 * TOKENS }, 16>::load(probes, [2 * TOKENS, k]);
             #[unroll]
             for block in 0..2 {
                 let row = 64 * block + 16 * warp;
@@ -158,10 +165,12 @@ pub mod tc_verify_portable {
 
         // ---- Solve and epilogue
         let [high, low] = [high, low].map(|two| {
+            const PAIRS: u32 = TOKENS / 2;
             let (a, b) = (two[0].pairs(), two[1].pairs());
-            Frag::<f32, 32, 16>::from_pairs([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+            let both = from_fn::<{ 2 * PAIRS }>(|n| if const { n < PAIRS } { a[n] } else { b[n - PAIRS] });
+            Frag::<f32, 32, { 2 * TOKENS }>::from_pairs(both)
         });
-        let (u, o) = solve::solve(high, low, v, inverse, d, beta_i, rk_i);
-        solve::finish(corr, out, req, begin, head, len, u, o, rq_i);
+        let (u, o) = solve::solve::<TOKENS>(high, low, v, inverse, d, beta_i, rk_i);
+        solve::finish::<{ TOKENS / 2 }>(corr, out, req, begin, head, len, u, o, rq_i);
     }
 }
