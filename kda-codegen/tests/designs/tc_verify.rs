@@ -2,15 +2,15 @@
 //! against the recurrence in f64. What lies around rows, slots and records is no number in inputs and a pattern in results.
 
 mod problem;
+mod reference;
 mod strided;
 
 use super::harness::{Run, assemble};
 use kda_codegen::check::protocol::Verdict;
 use kda_codegen::compiled::Compiled;
 use kda_sim::{Options, Schedule};
-use problem::{
-    Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, rounded, variant, variant_of,
-};
+use problem::{Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, variant, variant_of};
+use reference::rounded;
 
 /// Offsets whose requests have 8, 3, no, 5, 1 and 8 tokens.
 const STARTS: [i32; 7] = [0, 8, 11, 11, 16, 17, 25];

@@ -1,7 +1,7 @@
 //! What a verify of draft tokens takes on tensor cores: convolution, gates, probes and couplings of two channels a thread.
 
 /// Shared by the kernels of `tc_verify`. Four warps of a CTA own 32 channels of K each. A lane owns a word, two neighbouring
-/// channels, of four tokens: lanes 0..16 of tokens 0..4, lanes 16..32 of tokens 4..8. Logarithms are of base 2.
+/// channels, of half of a window of T tokens: lanes 0..16 of the first half. Logarithms are of base 2.
 #[kda_dsl::device_lib]
 pub mod draft {
     const LOG2_E: f32 = 1.442_695_04;
@@ -371,52 +371,5 @@ pub mod draft {
         }
         let beta = raw_beta.at([begin + tid, head]).load_if(live & (tid < len));
         (old, new, gate, beta)
-    }
-
-    /// Replaces the history of a line by the last two rows of what it was and the tokens: rows 0..len + 2.
-    fn roll<const CHANNEL_MAJOR: bool, const MINE: u32>(
-        conv: GlobalMut<bf16>,
-        line: u32,
-        head: u32,
-        word: u32,
-        half: u32,
-        len: u32,
-        old: [[u32; 3]; 3],
-        new: [[u32; 3]; MINE],
-    ) {
-        let first = MINE * half;
-        #[unroll]
-        for x in 0..3 {
-            #[unroll]
-            for j in 0..MINE + 2 {
-                let (value, row) = if const { j < 2 } { (old[1 + j][x], j) } else { (new[j - 2][x], first + j) };
-                let on = if const { j < 2 } { half == 0 } else { row < len + 2 };
-                if const { CHANNEL_MAJOR } {
-                    let pair = bf16::from_bits(value);
-                    conv.at([line, row, x, head, 2 * word]).store_if(on, pair[0]);
-                    conv.at([line, row, x, head, 2 * word + 1]).store_if(on, pair[1]);
-                } else {
-                    conv.at([line, row, x, head]).cast::<u32>().at([word]).store_if(on, value);
-                }
-            }
-        }
-    }
-
-    /// Writes a record: k behind the convolution, and the raw gate.
-    fn record<const MINE: u32>(
-        kg: GlobalMut<bf16>,
-        req: u32,
-        head: u32,
-        len: u32,
-        k_words: [u32; MINE],
-        gate: [u32; MINE],
-    ) {
-        let (first, word) = (MINE * (lane / 16), 16 * warp + lane % 16);
-        let rows = kg.at([req, head, first..]);
-        #[unroll]
-        for j in 0..MINE {
-            rows.at([j, 0]).cast::<u32>().at([word]).store_if(first + j < len, k_words[j]);
-            rows.at([j, 1]).cast::<u32>().at([word]).store_if(first + j < len, gate[j]);
-        }
     }
 }

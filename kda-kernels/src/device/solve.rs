@@ -1,4 +1,4 @@
-//! What a verify of draft tokens takes behind its products: coefficients, the triangular solve and what it writes.
+//! What a verify of draft tokens takes behind its products, coefficients and the triangular solve; and what it writes.
 
 /// Shared by the kernels of `tc_verify`. A warp has 32 rows of V: of each 64, 16 from 16 `warp` on. A lane has two neighbouring
 /// ones, t = lane / 4, of tokens i = 2 (lane % 4) and i + 1.
@@ -156,6 +156,53 @@ pub mod solve {
     fn finish_dead(out: GlobalMut<bf16>, begin: u32, head: u32, len: u32) {
         for i in (tid..len * 64).step_by(128) {
             out.at([begin + i / 64, head]).cast::<u32>().at([i % 64]).store(0);
+        }
+    }
+
+    /// Replaces the history of a line by the last two rows of what it was and the tokens: rows 0..len + 2.
+    fn roll<const CHANNEL_MAJOR: bool, const MINE: u32>(
+        conv: GlobalMut<bf16>,
+        line: u32,
+        head: u32,
+        word: u32,
+        half: u32,
+        len: u32,
+        old: [[u32; 3]; 3],
+        new: [[u32; 3]; MINE],
+    ) {
+        let first = MINE * half;
+        #[unroll]
+        for x in 0..3 {
+            #[unroll]
+            for j in 0..MINE + 2 {
+                let (value, row) = if const { j < 2 } { (old[1 + j][x], j) } else { (new[j - 2][x], first + j) };
+                let on = if const { j < 2 } { half == 0 } else { row < len + 2 };
+                if const { CHANNEL_MAJOR } {
+                    let pair = bf16::from_bits(value);
+                    conv.at([line, row, x, head, 2 * word]).store_if(on, pair[0]);
+                    conv.at([line, row, x, head, 2 * word + 1]).store_if(on, pair[1]);
+                } else {
+                    conv.at([line, row, x, head]).cast::<u32>().at([word]).store_if(on, value);
+                }
+            }
+        }
+    }
+
+    /// Writes a record: k behind the convolution, and the raw gate.
+    fn record<const MINE: u32>(
+        kg: GlobalMut<bf16>,
+        req: u32,
+        head: u32,
+        len: u32,
+        k_words: [u32; MINE],
+        gate: [u32; MINE],
+    ) {
+        let (first, word) = (MINE * (lane / 16), 16 * warp + lane % 16);
+        let rows = kg.at([req, head, first..]);
+        #[unroll]
+        for j in 0..MINE {
+            rows.at([j, 0]).cast::<u32>().at([word]).store_if(first + j < len, k_words[j]);
+            rows.at([j, 1]).cast::<u32>().at([word]).store_if(first + j < len, gate[j]);
         }
     }
 }

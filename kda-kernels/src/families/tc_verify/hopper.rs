@@ -160,9 +160,9 @@ pub mod tc_verify {
 
                 // ---- Under the products: this item's stores, then the next item's loads into the same registers
                 if const { CONV } {
-                    draft::roll::<CHANNEL_MAJOR, { T / 2 }>(conv, state_slot, head, word, half, len, old, new);
+                    solve::roll::<CHANNEL_MAJOR, { T / 2 }>(conv, state_slot, head, word, half, len, old, new);
                 }
-                draft::record::<{ T / 2 }>(kg, req, head, len, k_words, gate);
+                solve::record::<{ T / 2 }>(kg, req, head, len, k_words, gate);
                 (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
                     qkv, raw_g, raw_beta, conv, head, head, word, half, coming,
                 );

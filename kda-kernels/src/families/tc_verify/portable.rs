@@ -25,7 +25,7 @@ pub mod tc_verify_portable {
 
     /// A CTA for each head of a request. A thread owns two channels of four tokens while it makes the probes, and two
     /// neighbouring rows of V of two tokens behind the products.
-    #[kernel(block = 128, grid = heads * n_req, min_blocks_per_sm = if size_of::<STATE>() == 4 { 2 } else { 3 })]
+    #[kernel(block = 128, grid = heads * n_req, min_blocks_per_sm = if size_of::<STATE>() == 4 || TOKENS == 16 { 2 } else { 3 })]
     #[variants(
         TOKENS in [8, 16],
         (CONV, CHANNEL_MAJOR, TAP) in
@@ -124,9 +124,9 @@ pub mod tc_verify_portable {
             len,
         );
         if const { CONV } {
-            draft::roll::<CHANNEL_MAJOR, { TOKENS / 2 }>(conv, state_slot, head, word, half, len, old, new);
+            solve::roll::<CHANNEL_MAJOR, { TOKENS / 2 }>(conv, state_slot, head, word, half, len, old, new);
         }
-        draft::record::<{ TOKENS / 2 }>(kg, req, head, len, k_words, gate);
+        solve::record::<{ TOKENS / 2 }>(kg, req, head, len, k_words, gate);
         cta_sync();
 
         // ---- Coefficients of the solve
