@@ -3,6 +3,10 @@
 
 /// Contract: that of `tc_verify`, with states of f32 too. Those are multiplied as bf16 and what that loses, in three terms with
 /// the probes' two: what is left out is 2^-16 of a product.
+///
+/// Windows of 9 to 16 tokens have the bounded gate, and a `lower_bound` of -5 or more, which the host sees to: keys grow by up to
+/// e^80. Without a convolution `per_key_head` heads may share one of q and k; rows of `qkv` then are q and k of
+/// `heads / per_key_head` heads each, and v of all, and a record has its k once a head.
 #[kda_dsl::kernels(arch = sm_80, uses = [crate::device::draft, crate::device::solve])]
 pub mod tc_verify_portable {
     const K: u32 = 128;
@@ -36,7 +40,8 @@ pub mod tc_verify_portable {
         skip_if(TOKENS == 16 && SOFTPLUS)
     )]
     #[requires(heads >= 1, window >= 1, window <= TOKENS, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
-    #[requires(state_pitch % (16 / size_of::<STATE>()) == 0, qkv_pitch % 2 == 0, per_key_head * qkv_part == heads * K, qkv_part % 2 == 0, g_pitch % 2 == 0)]
+    #[requires(state_pitch % (16 / size_of::<STATE>()) == 0, qkv_pitch % 2 == 0, g_pitch % 2 == 0)]
+    #[requires(per_key_head * qkv_part == heads * K, qkv_part % K == 0)]
     #[requires(out_pitch % 2 == 0, corr_row % 2 == 0, corr_head % 2 == 0, kg_row % 2 == 0, kg_head % 2 == 0, null >= -1)]
     #[requires(per_key_head >= 1, !CONV || per_key_head == 1)]
     #[requires(!CONV || tap_rows == 3 * heads && histories == n_req && conv_rows == window + 2 && lines == slots)]
