@@ -13,6 +13,7 @@ pub struct Source {
 
 const DRAFT: &str = include_str!("device/draft.rs");
 const MATH: &str = include_str!("device/math.rs");
+const SOLVE: &str = include_str!("device/solve.rs");
 const STEP: &str = include_str!("device/step.rs");
 const WORK: &str = include_str!("device/work.rs");
 
@@ -21,7 +22,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 16] = [
+pub const SOURCES: [Source; 17] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -37,7 +38,12 @@ pub const SOURCES: [Source; 16] = [
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
     Source { family: "delta_h_portable", text: include_str!("families/delta_h/portable.rs"), libraries: &[WORK] },
-    Source { family: "tc_verify", text: include_str!("families/tc_verify/hopper.rs"), libraries: &[DRAFT] },
+    Source { family: "tc_verify", text: include_str!("families/tc_verify/hopper.rs"), libraries: &[DRAFT, SOLVE] },
+    Source {
+        family: "tc_verify_portable",
+        text: include_str!("families/tc_verify/portable.rs"),
+        libraries: &[DRAFT, SOLVE],
+    },
 ];
 
 #[cfg(test)]
@@ -55,9 +61,13 @@ mod tests {
     #[test]
     fn every_library_in_use_is_given() {
         for source in super::SOURCES {
-            for (name, library) in
-                [("draft", super::DRAFT), ("math", super::MATH), ("step", super::STEP), ("work", super::WORK)]
-            {
+            for (name, library) in [
+                ("draft", super::DRAFT),
+                ("math", super::MATH),
+                ("solve", super::SOLVE),
+                ("step", super::STEP),
+                ("work", super::WORK),
+            ] {
                 let used = source.text.contains(&format!("crate::device::{name}"));
                 assert_eq!(used, source.libraries.contains(&library), "`{name}` of {}", source.family);
             }

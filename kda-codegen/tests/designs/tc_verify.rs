@@ -1,296 +1,396 @@
-//! Verify of draft tokens on tensor cores, against the recurrence in f64.
+//! The verify of draft tokens, as `kda-kernels` has it for Hopper and for every architecture from sm_80 on, on the simulator:
+//! against the recurrence in f64. What lies around rows, slots and records is no number in inputs and a pattern in results.
 
-use super::harness::{Random, Run};
+mod problem;
+mod reference;
+mod strided;
+
+use super::harness::{Run, assemble};
 use kda_codegen::check::protocol::Verdict;
+use kda_codegen::compiled::Compiled;
 use kda_sim::{Options, Schedule};
+use problem::{Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, variant, variant_of};
+use reference::rounded;
 
-const KERNEL: &str = include_str!("tc_verify.rs.txt");
-const D: usize = 128;
-const HEADS: usize = 2;
-const WINDOW: usize = 8;
-const SLOTS: usize = 7;
-const STATE_PITCH: usize = HEADS * D * D + 64;
-const CONV_ROW: usize = 3 * HEADS * D;
-const CONV_PITCH: usize = (WINDOW + 2) * CONV_ROW + 32;
+/// Offsets whose requests have 8, 3, no, 5, 1 and 8 tokens.
+const STARTS: [i32; 7] = [0, 8, 11, 11, 16, 17, 25];
+/// Slots of these requests; one is null.
+const SLOTS_OF: [i32; 6] = [3, 1, 2, 0, 6, 5];
 
-/// Rounded to bf16, ties to even.
-fn rounded(x: f64) -> u16 {
-    let bits = (x as f32).to_bits();
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
-}
+const CONVS: [(Conv, bool); 5] = [
+    (Conv::None, false),
+    (Conv::TokenMajor, false),
+    (Conv::TokenMajor, true),
+    (Conv::ChannelMajor, false),
+    (Conv::ChannelMajor, true),
+];
 
-fn wide(bits: u16) -> f64 {
-    f32::from_bits(u32::from(bits) << 16).into()
-}
-
-/// A launch: lengths and slots of requests, and the tensors.
-struct Problem {
-    softplus: bool,
-    f32_taps: bool,
-    lengths: Vec<usize>,
-    slots: Vec<i32>,
-    accepted: Vec<u32>,
-    state: Vec<u16>,
-    qkv: Vec<u16>,
-    gate: Vec<u16>,
-    beta: Vec<u16>,
-    a_log: Vec<f32>,
-    bias: Vec<f32>,
-    taps: Vec<f32>,
-    conv: Vec<u16>,
-}
-
-const LOWER_BOUND: f32 = -5.0;
-
-impl Problem {
-    fn new(lengths: &[usize], slots: &[i32], softplus: bool, f32_taps: bool, salt: u64) -> Problem {
-        let mut random = Random::new(salt);
-        let accepted = lengths.iter().map(|_| 1 + random.below(8)).collect();
-        let mut uniform = |scale: f64| ((random.bits() >> 40) as f64 / (1u64 << 23) as f64 - 1.0) * scale;
-        let total: usize = lengths.iter().sum();
-        let mut tensor =
-            |count: usize, scale: f64| -> Vec<u16> { (0..count).map(|_| rounded(uniform(scale))).collect() };
-        let (state, qkv) = (tensor(SLOTS * STATE_PITCH, 1.0), tensor(total * CONV_ROW, 2.0));
-        let (gate, beta) = (tensor(total * HEADS * D, 3.0), tensor(total * HEADS, 2.0));
-        let (conv, taps) = (tensor(SLOTS * CONV_PITCH, 2.0), tensor(CONV_ROW * 4, 0.8));
-        // All that bf16 holds, and what it does not.
-        let taps = taps.iter().map(|x| wide(*x) as f32 * if f32_taps { 1.001 } else { 1.0 }).collect();
-        Problem {
-            softplus,
-            f32_taps,
-            lengths: lengths.to_vec(),
-            slots: slots.to_vec(),
-            accepted,
-            state,
-            qkv,
-            gate,
-            beta,
-            a_log: (0..HEADS).map(|_| uniform(1.0) as f32).collect(),
-            bias: (0..HEADS * D).map(|_| uniform(1.0) as f32).collect(),
-            taps,
-            conv,
-        }
-    }
-
-    fn first(&self, request: usize) -> usize {
-        self.lengths[..request].iter().sum()
-    }
-
-    /// Raw input of the conv: `row` counts from the first row of the history.
-    fn raw(&self, request: usize, row: usize, at: usize) -> u16 {
-        match row.checked_sub(3) {
-            Some(t) => self.qkv[(self.first(request) + t) * CONV_ROW + at],
-            None => {
-                let row = row + self.accepted[request] as usize - 1;
-                self.conv[self.slots[request] as usize * CONV_PITCH + row * CONV_ROW + at]
-            }
-        }
-    }
-
-    /// A channel of q, k or v behind conv and SiLU, and whether its rounding is nearly a tie.
-    fn post(&self, request: usize, t: usize, at: usize) -> (u16, bool) {
-        let mut sum = 0.0f32;
-        for i in 0..4 {
-            let (x, tap) = (wide(self.raw(request, t + i, at)) as f32, self.taps[4 * at + i]);
-            sum = match (self.f32_taps, i) {
-                (true, 0) => x * tap,
-                (true, _) => x.mul_add(tap, sum),
-                (false, _) => sum + wide(rounded((x * tap).into())) as f32,
-            };
-        }
-        let y = f64::from(sum) / (1.0 + (-f64::from(sum)).exp());
-        (rounded(y), rounded(y * (1.0 + 1e-6)) != rounded(y * (1.0 - 1e-6)))
-    }
-
-    fn run(&self, source: &str) -> Run {
-        let mut run = Run::new(source);
-        let (total, n) = (self.lengths.iter().sum::<usize>(), self.lengths.len());
-        let shape = [SLOTS, HEADS * 8, 2, 8, D].map(|x| x as u64);
-        run.map_strided("state", &self.state, &shape, &[STATE_PITCH as u64, 2048, 128, 256, 1]);
-        run.tensor("qkv", &self.qkv).tensor("raw_g", &self.gate).tensor("raw_beta", &self.beta);
-        run.tensor("a_log", &self.a_log).tensor("dt_bias", &self.bias).tensor("conv", &self.conv);
-        match self.f32_taps {
-            true => run.tensor("taps", &self.taps),
-            false => run.tensor("taps", &self.taps.iter().map(|x| (x.to_bits() >> 16) as u16).collect::<Vec<_>>()),
-        };
-        let ends: Vec<u32> = (0..=n).map(|i| self.first(i) as u32).collect();
-        run.tensor("slot_of", &self.slots).tensor("query_start", &ends).tensor("accepted", &self.accepted);
-        run.tensor("corr", &vec![-7.0f32; n * HEADS * WINDOW * D])
-            .tensor("kg", &vec![0xaaaau16; n * HEADS * WINDOW * 2 * D]);
-        run.tensor("out", &vec![0xaaaau16; total * HEADS * D]);
-        run.set("lower_bound", LOWER_BOUND).set("scale", (D as f32).sqrt().recip()).set("null_slot", 0i32);
-        run.set("slots", SLOTS as u32).set("total", total as u32).set("n_req", n as u32).set("window", WINDOW as u32);
-        run.set("state_pitch", STATE_PITCH as u64).set("conv_pitch", CONV_PITCH as u64);
-        run
-    }
-
-    /// u and o of an item by the recurrence, token by token; and whether some rounding of its inputs is nearly a tie.
-    fn recurrence(&self, request: usize, head: usize) -> (Vec<[f64; D]>, Vec<[f64; D]>, bool) {
-        let at = self.slots[request] as usize * STATE_PITCH + head * D * D;
-        let mut state: Vec<f64> = self.state[at..at + D * D].iter().map(|x| wide(*x)).collect();
-        let (mut us, mut os, mut close) = (Vec::new(), Vec::new(), false);
-        let rate = f64::from(self.a_log[head]).exp();
-        for t in 0..self.lengths[request] {
-            let token = self.first(request) + t;
-            let mut part = |x: usize| -> Vec<f64> {
-                let each = (0..D).map(|c| self.post(request, t, x * HEADS * D + head * D + c));
-                each.map(|(y, tie)| (wide(y), close |= tie).0).collect()
-            };
-            let (mut q, mut k, v) = (part(0), part(1), part(2));
-            for (x, scale) in [(&mut q, (D as f64).sqrt().recip()), (&mut k, 1.0)] {
-                let norm = scale / (x.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
-                x.iter_mut().for_each(|x| *x *= norm);
-            }
-            let beta = 1.0 / (1.0 + (-wide(self.beta[token * HEADS + head])).exp());
-            for c in 0..D {
-                let z = wide(self.gate[(token * HEADS + head) * D + c]) + f64::from(self.bias[head * D + c]);
-                let log = match self.softplus {
-                    true => -rate * z.exp().ln_1p(),
-                    false => f64::from(LOWER_BOUND) / (1.0 + (-rate * z).exp()),
-                };
-                (0..D).for_each(|row| state[row * D + c] *= log.exp());
-            }
-            let (mut u, mut o) = ([0.0; D], [0.0; D]);
-            for row in 0..D {
-                let line = &mut state[row * D..(row + 1) * D];
-                u[row] = beta * (v[row] - line.iter().zip(&k).map(|(s, k)| s * k).sum::<f64>());
-                line.iter_mut().zip(&k).for_each(|(s, k)| *s += u[row] * k);
-                o[row] = line.iter().zip(&q).map(|(s, q)| s * q).sum();
-            }
-            us.push(u);
-            os.push(o);
-        }
-        (us, os, close)
-    }
-
-    fn check(&self, run: &Run) {
-        let (corr, kg) = (run.read::<f32>("corr"), run.read::<u16>("kg"));
-        let (out, conv) = (run.read::<u16>("out"), run.read::<u16>("conv"));
-        assert_eq!(run.read::<u16>("state"), self.state);
-        let mut rolled = self.conv.clone();
-        for (request, (length, slot)) in self.lengths.iter().zip(&self.slots).enumerate() {
-            let live = *slot > 0;
-            for row in (0..length + 2).filter(|_| live && *length > 0) {
-                let to = *slot as usize * CONV_PITCH + row * CONV_ROW;
-                (0..CONV_ROW).for_each(|at| rolled[to + at] = self.raw(request, row + 1, at));
-            }
-            for head in 0..HEADS {
-                let (us, os, close) = if live { self.recurrence(request, head) } else { Default::default() };
-                let largest = |rows: &[[f64; D]]| rows.iter().flatten().fold(0.0f64, |a, b| a.max(b.abs()));
-                let loose = if close { 2e-2 } else { 2e-5 };
-                let (u_most, o_most) = (loose * largest(&us), loose * largest(&os));
-                for t in 0..WINDOW {
-                    let record = (request * HEADS + head) * WINDOW + t;
-                    let token = (self.first(request) + t) * HEADS + head;
-                    for c in 0..D {
-                        let place = format!("request {request}, head {head}, token {t}, channel {c}");
-                        let (u, k, g) = (corr[record * D + c], kg[record * 2 * D + c], kg[(record * 2 + 1) * D + c]);
-                        if t >= *length || !live {
-                            assert_eq!((u, k, g), (-7.0, 0xaaaa, 0xaaaa), "{place}");
-                            if t < *length {
-                                assert_eq!(out[token * D + c], 0, "{place}");
-                            }
-                            continue;
-                        }
-                        assert_eq!(g, self.gate[token * D + c], "{place}");
-                        let (wanted, tie) = self.post(request, t, HEADS * D + head * D + c);
-                        assert!(k == wanted || tie && k.abs_diff(wanted) == 1, "{place}: k {k:x} {wanted:x}");
-                        let error = (f64::from(u) - us[t][c]).abs();
-                        assert!(error <= u_most, "{place}: u {u}, {} expected, at most {u_most} off", us[t][c]);
-                        // A bf16 and half of what the next one is away.
-                        let (o, wanted) = (wide(out[token * D + c]), os[t][c]);
-                        let most = o_most + wanted.abs() / 256.0;
-                        assert!((o - wanted).abs() <= most, "{place}: o {o}, {wanted} expected, at most {most} off");
-                    }
+/// Every variant of both kernels, but those of Hopper's that know 12 heads.
+fn forms() -> Vec<Form> {
+    let mut forms = Vec::new();
+    for (conv, f32_taps) in CONVS {
+        for softplus in [false, true] {
+            let plain = Form { conv, f32_taps, softplus, ..PORTABLE_PLAIN };
+            for (tokens, wide) in [(8, false), (8, true), (16, false), (16, true)] {
+                if tokens == 8 || !softplus {
+                    forms.push(Form { kernel: Kernel::Portable { tokens, wide }, ..plain });
                 }
             }
+            for early in [false, true] {
+                forms.push(Form { kernel: Kernel::Hopper { known: 0, early, ctas: 4, counted: true }, ..plain });
+            }
         }
-        assert_eq!(conv, rolled);
+    }
+    forms
+}
+
+/// Runs and compares; prints the error of u.
+fn check(problem: &Problem) {
+    let mut run = run_of(problem);
+    run.launch(problem.grid());
+    println!("{:?}: {:.1e}", problem.form, problem.compare(&run));
+}
+
+fn run_of(problem: &Problem) -> Run {
+    problem.arguments(variant(problem.form))
+}
+
+/// Every variant of the portable kernel assembles without a spill; two CTAs of 8 tokens with states of bf16 and the bounded
+/// gate fit a multiprocessor of sm_86, which keeps 1 KiB of its 100 for each.
+#[test]
+fn assembles_within_the_budget() {
+    for form in forms() {
+        let compiled = variant(form);
+        assert_eq!(compiled.protocol, Verdict::Proved, "{}", compiled.entry);
+        if let Kernel::Portable { .. } = form.kernel {
+            assert!(compiled.shared_bytes <= 101_376, "{}: {} bytes", compiled.entry, compiled.shared_bytes);
+            println!("{}: {} bytes of shared memory", compiled.entry, compiled.shared_bytes);
+            if compiled.entry.contains("tokens8") && compiled.entry.ends_with("nosoftplus_bf16") {
+                assert!(2 * (compiled.shared_bytes + 1024) <= 102_400, "{} bytes", compiled.shared_bytes);
+            }
+            assemble(&compiled);
+        }
     }
 }
 
-/// The kernel with only the variant of this gate and these taps.
-fn variant(softplus: bool, f32_taps: bool, pdl: bool) -> String {
-    let all = "[(false, bf16, 4), (true, bf16, 4), (false, f32, 4), (true, f32, 3)]";
-    let ctas = if softplus && f32_taps { 3 } else { 4 };
-    let one = format!("[({softplus}, {}, {ctas})]", if f32_taps { "f32" } else { "bf16" });
-    assert!(KERNEL.contains(all));
-    KERNEL.replace(all, &one).replace("PDL in [false, true]", &format!("PDL in [{pdl}]"))
+/// Lengths from 0 to 8, a null slot, histories of every age.
+#[test]
+fn computes_the_recurrence() {
+    for (salt, form) in forms().into_iter().enumerate() {
+        let problem = Problem::new(&STARTS, &SLOTS_OF, form, 600 + salt as u64);
+        check(&problem);
+    }
 }
 
-/// Lengths from 0 to 8, a null slot, histories of every age; drawn items and the fixed order, more and fewer CTAs than items.
-fn check(softplus: bool, f32_taps: bool, pdl: bool) {
-    let source = variant(softplus, f32_taps, pdl);
-    let problem = Problem::new(&[8, 3, 0, 5, 1, 8], &[3, 1, 2, 0, 6, 5], softplus, f32_taps, 1);
-    for (ctas, counted) in [(2, true), (6, false), (16, true)] {
-        let mut run = problem.run(&source);
-        run.assemble();
-        assert_eq!(run.compiled.protocol, Verdict::Proved);
-        run.set("ctas", ctas);
-        if counted {
-            run.tensor("counter", &[0u32; HEADS]);
-        }
-        match ctas {
-            2 => run.launch_everywhere(ctas),
-            _ => run.launch(ctas),
-        };
-        problem.check(&run);
-        if counted {
-            assert_eq!(run.read::<u32>("counter"), [0; HEADS]);
+/// All windows, and in each all lengths.
+#[test]
+fn windows_of_every_size() {
+    let wide = Form {
+        kernel: Kernel::Portable { tokens: 8, wide: true },
+        conv: Conv::ChannelMajor,
+        softplus: true,
+        ..PORTABLE_PLAIN
+    };
+    for window in 1..=8 {
+        for form in [PORTABLE_PLAIN, wide, HOPPER_PLAIN] {
+            let lengths: Vec<i32> = (0..=window).collect();
+            let starts: Vec<i32> = (0..=lengths.len()).map(|n| lengths[..n].iter().sum()).collect();
+            let slots: Vec<i32> = (1..=lengths.len() as i32).collect();
+            let form = Form { window: window as usize, heads: 1, ..form };
+            check(&Problem::new(&starts, &slots, form, 650 + window as u64));
         }
     }
 }
 
-/// What the source writes between two products stands between them.
+/// Windows of up to 16 tokens, and lengths around the blocks of 8.
+#[test]
+fn windows_of_sixteen() {
+    let long = |wide: bool, form: Form| Form { kernel: Kernel::Portable { tokens: 16, wide }, ..form };
+    let starts = [0, 16, 25, 25, 33, 48, 55, 56];
+    let slots = [1, 2, 3, 4, 5, 6, 7];
+    let forms = [
+        long(false, PORTABLE_PLAIN),
+        long(true, Form { f32_taps: true, ..PORTABLE_PLAIN }),
+        long(true, Form { conv: Conv::None, ..PORTABLE_PLAIN }),
+        long(false, Form { conv: Conv::ChannelMajor, padded: false, ..PORTABLE_PLAIN }),
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        for window in [16, 11] {
+            let mut problem = Problem::new(&starts, &slots, Form { window, ..form }, 660 + salt as u64);
+            (problem.accepted[0], problem.accepted[1]) = (16, 11);
+            problem.settle();
+            let mut run = run_of(&problem);
+            run.launch_everywhere(problem.grid());
+            println!("{form:?}: {:.1e}", problem.compare(&run));
+        }
+    }
+}
+
+/// Several heads share one of q and k.
+#[test]
+fn shared_keys() {
+    let shared = Form { conv: Conv::None, heads: 6, per_key_head: 3, ..PORTABLE_PLAIN };
+    let wide = Kernel::Portable { tokens: 8, wide: true };
+    let long = Kernel::Portable { tokens: 16, wide: false };
+    let forms = [
+        shared,
+        Form { kernel: wide, softplus: true, heads: 4, per_key_head: 4, ..shared },
+        Form { kernel: long, heads: 4, per_key_head: 2, padded: false, ..shared },
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        check(&Problem::new(&STARTS, &SLOTS_OF, form, 680 + salt as u64));
+    }
+}
+
+/// Any number of heads, dense tensors, a null that is no slot.
+#[test]
+fn heads_and_strides() {
+    let hopper = |known: u32, heads: u32, ctas: u32, counted: bool| Form {
+        kernel: Kernel::Hopper { known, early: known != 0, ctas: ctas * heads, counted },
+        heads: heads as usize,
+        padded: false,
+        null: -1,
+        ..HOPPER_PLAIN
+    };
+    let portable = Form { heads: 3, padded: false, null: -1, ..PORTABLE_PLAIN };
+    let forms = [
+        portable,
+        Form { kernel: Kernel::Portable { tokens: 8, wide: true }, conv: Conv::ChannelMajor, ..portable },
+        Form { heads: 1, conv: Conv::None, ..portable },
+        // The fixed order and drawn items, more and fewer CTAs than items.
+        hopper(0, 3, 1, true),
+        hopper(0, 1, 3, false),
+        hopper(0, 2, 8, true),
+        hopper(12, 12, 2, true),
+        Form { softplus: true, f32_taps: true, ..hopper(12, 12, 3, false) },
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        check(&Problem::new(&STARTS, &SLOTS_OF, form, 670 + salt as u64));
+    }
+}
+
+/// Offsets that are none of the batch, more tokens than a window, slots that there are not, accepted counts out of range.
+#[test]
+fn metadata_of_any_kind() {
+    let starts = [0, 8, -1, 11, 14, 9, 9, 2000, 16, 17, 27, 29, 31, 36];
+    let slots = [3, 2, 4, 10, 7, 7, 8, 9, 5, 1, -3, 0, 6];
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, softplus: true, ..PORTABLE_PLAIN };
+    let forms = [
+        PORTABLE_PLAIN,
+        Form { conv: Conv::None, null: -1, ..PORTABLE_PLAIN },
+        Form { window: 5, conv: Conv::ChannelMajor, ..wide },
+        HOPPER_PLAIN,
+        Form { window: 5, conv: Conv::ChannelMajor, null: -1, ..HOPPER_PLAIN },
+        Form { conv: Conv::None, ..HOPPER_PLAIN },
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        let mut problem = Problem::new(&starts, &slots, form, 690 + salt as u64);
+        (problem.accepted[0], problem.accepted[8], problem.accepted[9], problem.accepted[12]) = (0, 100, i32::MIN, 9);
+        problem.settle();
+        check(&problem);
+    }
+}
+
+/// The same bits under every schedule.
+#[test]
+fn under_every_schedule() {
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, ..PORTABLE_PLAIN };
+    let hopper = Kernel::Hopper { known: 0, early: true, ctas: 2, counted: true };
+    let forms = [
+        PORTABLE_PLAIN,
+        Form { softplus: true, conv: Conv::ChannelMajor, f32_taps: true, ..wide },
+        Form { conv: Conv::None, ..wide },
+        Form { kernel: hopper, ..HOPPER_PLAIN },
+        Form { kernel: hopper, softplus: true, conv: Conv::ChannelMajor, f32_taps: true, ..HOPPER_PLAIN },
+    ];
+    for (salt, form) in forms.into_iter().enumerate() {
+        let problem = Problem::new(&STARTS, &SLOTS_OF, form, 700 + salt as u64);
+        let mut run = run_of(&problem);
+        run.launch_everywhere(problem.grid());
+        problem.compare(&run);
+    }
+}
+
+/// Gates from where nothing decays to where nothing is left, and rates from 0 to infinity.
+#[test]
+fn gates_of_any_size() {
+    let gates = [-1e30f64, -90.0, -60.0, -30.0, -17.0, -14.0, -10.5, -6.0, -2.0, 0.0, 1.0, 19.0, 21.0, 87.0, 1e30];
+    let long = Form { kernel: Kernel::Portable { tokens: 16, wide: false }, window: 16, ..PORTABLE_PLAIN };
+    for form in [PORTABLE_PLAIN, HOPPER_PLAIN, long] {
+        for softplus in [false, true].into_iter().filter(|softplus| !softplus || form.window == 8) {
+            for (salt, a_log) in [-1000.0, -90.0, -3.0, 2.7, 6.0, 13.1, 40.0, 87.0].into_iter().enumerate() {
+                let form = Form { heads: 1, softplus, ..form };
+                let mut problem = Problem::new(&[0, 8, 8 + form.window as i32], &[1, 2], form, 710 + salt as u64);
+                problem.a_log = vec![a_log];
+                // A third of the channels have any gates, the others those that only high rates feel.
+                let mut n = 0;
+                problem.gate.fill(|| {
+                    let (token, channel) = (n / 128, n % 128);
+                    n += 1;
+                    rounded(gates[(token + 7 * channel) % [gates.len(), 8, 7][channel % 3]])
+                });
+                check(&problem);
+            }
+        }
+    }
+}
+
+/// Without rates they are 1.
+#[test]
+fn rates_may_be_absent() {
+    for form in [PORTABLE_PLAIN, HOPPER_PLAIN] {
+        let mut problem = Problem::new(&[0, 4], &[1], Form { softplus: true, ..form }, 730);
+        problem.a_log.fill(0.0);
+        let mut run = run_of(&problem);
+        run.set("a_log", 0u64).launch(problem.grid());
+        problem.compare(&run);
+    }
+}
+
+/// The tokens of a neighbour: NaN in them changes no bit of a request.
+#[test]
+fn neighbours_do_not_matter() {
+    for form in [PORTABLE_PLAIN, HOPPER_PLAIN] {
+        for softplus in [false, true] {
+            let form = Form { softplus, padded: false, ..form };
+            let results = [false, true].map(|poisoned| {
+                let mut problem = Problem::new(&[0, 3, 8, 11], &[1, 2, 3], form, 740);
+                if poisoned {
+                    let row = problem.qkv.strides[0];
+                    problem.qkv.memory[3 * row..8 * row].fill(0x7fff);
+                    let row = problem.gate.strides[0];
+                    problem.gate.memory[3 * row..8 * row].fill(0x7fff);
+                }
+                let mut run = run_of(&problem);
+                run.launch(problem.grid());
+                let (u, out) = (run.read::<f32>("corr"), run.read::<u16>("out"));
+                let (record, row) = (u.len() / 3, out.len() / 11);
+                let u: Vec<u32> = u[..record].iter().chain(&u[2 * record..]).map(|u| u.to_bits()).collect();
+                (u, [&out[..3 * row], &out[8 * row..]].concat())
+            });
+            assert!(results[0] == results[1], "{form:?}");
+        }
+    }
+}
+
+/// Hopper: what the source writes between two products stands between them.
 #[test]
 fn the_solve_is_under_the_products() {
-    let run = Run::new(&variant(false, false, false));
-    let pieces: Vec<&str> = run.compiled.ptx.split("wgmma.mma_async").collect();
+    let compiled = variant(HOPPER_PLAIN);
+    let pieces: Vec<&str> = compiled.ptx.split("wgmma.mma_async").collect();
     assert_eq!(pieces.len(), 17, "8 steps of two blocks of 64 rows");
     let between = |what: &str| pieces[1..16].iter().map(|piece| piece.matches(what).count()).collect::<Vec<_>>();
     // Loads behind the first step, norms behind the third, two columns of the inverse behind each of the next.
     assert_eq!(between("ld.shared"), [0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(between("shfl.sync"), [0, 0, 0, 0, 0, 5, 0, 6, 0, 6, 0, 6, 0, 3, 0]);
-    assert_eq!(run.compiled.ptx.matches("wgmma.fence").count(), 1);
+    assert_eq!(compiled.ptx.matches("wgmma.fence").count(), 1);
 }
 
 /// The derived fence and every barrier of an item are needed.
 #[test]
 fn nothing_is_fenced_in_vain() {
-    let problem = Problem::new(&[8, 3], &[3, 1], false, false, 2);
-    let lines = |run: &Run, what: &str| -> Vec<usize> {
-        run.compiled.ptx.lines().enumerate().filter(|(_, line)| line.contains(what)).map(|(at, _)| at).collect()
-    };
-    let mut removed = 0;
-    for (what, which) in [("fence.proxy.async", 0), ("bar.sync", 1), ("bar.sync", 2), ("bar.warp.sync", 0)] {
-        let mut run = problem.run(&variant(false, false, false));
-        let at = lines(&run, what)[which];
-        let kept: Vec<&str> =
-            run.compiled.ptx.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, line)| line).collect();
-        run.compiled.ptx = kept.join("\n");
-        run.set("ctas", 2u32).tensor("counter", &[0u32; HEADS]);
-        let caught = Schedule::ALL
-            .iter()
-            .any(|schedule| run.try_launch(2, &Options { schedule: *schedule, ..Options::default() }).is_err());
-        assert!(caught, "{what} {which}");
-        removed += 1;
+    let hopper = Form { kernel: Kernel::Hopper { known: 0, early: false, ctas: 2, counted: true }, ..HOPPER_PLAIN };
+    let softplus = Form { softplus: true, ..PORTABLE_PLAIN };
+    let removals = [
+        (hopper, "fence.proxy.async", 0),
+        (hopper, "bar.sync", 1),
+        (hopper, "bar.sync", 2),
+        (hopper, "bar.warp.sync", 0),
+        (PORTABLE_PLAIN, "bar.sync", 0),
+        (PORTABLE_PLAIN, "bar.sync", 1),
+        // The first is at the hand-over of copies, which count by themselves.
+        (PORTABLE_PLAIN, "bar.warp.sync", 1),
+        (PORTABLE_PLAIN, "cp.async.mbarrier", 0),
+        (softplus, "bar.warp.sync", 1),
+    ];
+    for (form, what, which) in removals {
+        let problem = Problem::new(&[0, 8, 11], &[3, 1], form, 750);
+        let mut run = run_of(&problem);
+        let lines: Vec<&str> = run.compiled.ptx.lines().collect();
+        let at = lines.iter().enumerate().filter(|(_, line)| line.contains(what)).nth(which);
+        let (at, _) = at.unwrap_or_else(|| panic!("{form:?} has no {what} {which}"));
+        run.compiled.ptx = [&lines[..at], &lines[at + 1..]].concat().join("\n");
+        let caught = Schedule::ALL.iter().any(|schedule| {
+            run.try_launch(problem.grid(), &Options { schedule: *schedule, ..Options::default() }).is_err()
+        });
+        assert!(caught, "{form:?}: {what} {which}");
     }
-    assert_eq!(removed, 4);
 }
 
+/// What the checks above are for: with any one of these faults they fail.
 #[test]
-fn bounded_gate() {
-    check(false, false, false);
-    check(false, false, true);
-}
-
-#[test]
-fn softplus_gate() {
-    check(true, false, false);
-    check(true, true, true);
-}
-
-#[test]
-fn taps_of_f32() {
-    check(false, true, false);
+fn faults_are_found() {
+    let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, ..PORTABLE_PLAIN };
+    let channel = Form { conv: Conv::ChannelMajor, ..PORTABLE_PLAIN };
+    let f32_taps = Form { f32_taps: true, ..PORTABLE_PLAIN };
+    let softplus = Form { softplus: true, ..PORTABLE_PLAIN };
+    let shared = Form { conv: Conv::None, per_key_head: 2, heads: 2, ..PORTABLE_PLAIN };
+    let long = Form { kernel: Kernel::Portable { tokens: 16, wide: false }, window: 16, ..PORTABLE_PLAIN };
+    let faults = [
+        (PORTABLE_PLAIN, "low[block].mma(s, lost)", "low[block].mma(s, p)"),
+        (PORTABLE_PLAIN, "place % 8 * 2 + place / 8 % 2", "place % 16"),
+        (PORTABLE_PLAIN, "if !live {", "if len == 0 {"),
+        (PORTABLE_PLAIN, "        cta_sync();\n", ""),
+        (wide, "low[block].mma(rest, p);", ""),
+        (wide, "row + 2 * g + n / 2", "row + g + 8 * (n / 2)"),
+        (PORTABLE_PLAIN, "(slot > null) & (slot < slots as i32) &", "(slot > null) &"),
+        (PORTABLE_PLAIN, "(slot > null) & (slot < slots as i32) &", "(slot >= null) & (slot < slots as i32) &"),
+        (
+            PORTABLE_PLAIN,
+            "(begin >= 0) & (begin <= end) & (end <= total as i32)",
+            "(begin >= 0) & (end <= total as i32)",
+        ),
+        (PORTABLE_PLAIN, "(begin >= 0) & (begin <= end) & (end <= total as i32)", "(begin >= 0) & (begin <= end)"),
+        (
+            PORTABLE_PLAIN,
+            "(begin >= 0) & (begin <= end) & (end <= total as i32)",
+            "(begin <= end) & (end <= total as i32)",
+        ),
+        (PORTABLE_PLAIN, "0) as u32, window);", "0) as u32, 4);"),
+        (
+            PORTABLE_PLAIN,
+            "min(max(accepted.at([req]).load_if(on), 1), window as i32)",
+            "max(accepted.at([req]).load_if(on), 1)",
+        ),
+        (
+            PORTABLE_PLAIN,
+            "min(max(accepted.at([req]).load_if(on), 1), window as i32)",
+            "min(accepted.at([req]).load_if(on), window as i32)",
+        ),
+        (PORTABLE_PLAIN, "select(sound, end - begin, 0) as u32, window)", "select(sound, end - begin, 0) as u32, 8)"),
+        (PORTABLE_PLAIN, "bf16::rn(both(window[i]) * both(taps[i]))", "bf16::rn(both(window[i]) * both(taps[3 - i]))"),
+        (f32_taps, "f32::from_bits(taps[4 + i])", "f32::from_bits(taps[i])"),
+        (PORTABLE_PLAIN, "row < len + 2", "row < 10"),
+        (channel, "(old[1 + j][x], j)", "(old[j][x], j)"),
+        (PORTABLE_PLAIN, "-(beta_t[R] * rk_t[R])", "-beta_t[R]"),
+        (PORTABLE_PLAIN, "select(i + e <= t, factor", "select(i + e < t, factor"),
+        (PORTABLE_PLAIN, "token < len", "token < 8"),
+        (shared, "head / per_key_head", "head"),
+        (long, "(block + 1) / 2 * ACROSS + block / 2", "block"),
+        (long, "sums[R + C][e]", "sums[R][e]"),
+        (long, "8 * n + i + e, 32 * block", "i + e, 32 * block"),
+        (long, "const C: u32 = n % ACROSS;\n            from_fn", "const C: u32 = 0;\n            from_fn"),
+        (long, "begin + (MINE - 3) + j", "begin + 1 + j"),
+        (softplus, "w[i] = w[i] * fall;", ""),
+        (softplus, "sums + shfl_xor(sums, 2)", "sums"),
+    ];
+    let compare = |form: Form, compiled: Compiled| {
+        let starts = [0, 5, 8, -1, 11, 14, 14, 2000, 16, 17, 27, 29, 31, 47];
+        let slots = [3, 2, 4, 7, 10, 7, 8, 9, 5, 1, -3, 0, 6];
+        let mut problem = Problem::new(&starts, &slots, form, 760);
+        (problem.accepted[0], problem.accepted[8], problem.accepted[9]) = (0, 100, 5);
+        problem.settle();
+        let mut run = problem.arguments(compiled);
+        run.launch_everywhere(problem.grid());
+        problem.compare(&run);
+    };
+    for (form, from, to) in faults {
+        assert!([DRAFT, SOLVE, PORTABLE].iter().any(|text| text.contains(from)), "{from}");
+        let window = if form.window == 8 { 5 } else { 16 };
+        let form = Form { window, heads: form.per_key_head, ..form };
+        compare(form, variant(form));
+        let changed = variant_of(form, |text| text.replace(from, to));
+        let found = std::panic::catch_unwind(|| compare(form, changed));
+        assert!(found.is_err(), "`{to}` instead of `{from}`");
+    }
 }

@@ -1,17 +1,11 @@
 //! What a verify of draft tokens takes on tensor cores: convolution, gates, probes and couplings of two channels a thread.
 
 /// Shared by the kernels of `tc_verify`. Four warps of a CTA own 32 channels of K each. A lane owns a word, two neighbouring
-/// channels, of four tokens: lanes 0..16 of tokens 0..4, lanes 16..32 of tokens 4..8. Logarithms are of base 2.
+/// channels, of half of a window of T tokens: lanes 0..16 of the first half. Logarithms are of base 2.
 #[kda_dsl::device_lib]
 pub mod draft {
     const LOG2_E: f32 = 1.442_695_04;
-    const TOKENS: u32 = 8; // of a window, padded
-    // Rows of the probe tile: p, r, then (LOST below) what rounding lost; w, then (TOKENS below) what that lost.
-    const P: u32 = 0;
-    const R: u32 = 8;
-    const LOST: u32 = 16;
-    const W: u32 = 32;
-    const ROWS: u32 = 48;
+    const TOKENS: u32 = 8; // of a window, padded; one kernel has twice as many
 
     /// The two channels of a word.
     fn both(word: u32) -> [f32; 2] {
@@ -87,7 +81,12 @@ pub mod draft {
         #[unroll]
         for i in 0..4 {
             if const { N == 4 } {
-                let product = (bf16::from_bits(window[i]) * bf16::from_bits(taps[i])) as f32;
+                let product = if const { ARCH >= sm_90 } {
+                    bf16::from_bits(window[i]) * bf16::from_bits(taps[i])
+                } else {
+                    bf16::rn(both(window[i]) * both(taps[i]))
+                };
+                let product = product as f32;
                 y = if const { i == 0 } { product } else { y + product };
             } else {
                 let (x, t) = (both(window[i]), [f32::from_bits(taps[i]), f32::from_bits(taps[4 + i])]);
@@ -130,34 +129,28 @@ pub mod draft {
         x[0]
     }
 
-    /// c += a · bᵀ in three terms of tf32.
-    fn three_terms<const M: u32, const N: u32, const D: u32>(
-        c: &mut Frag<f32, M, N>,
-        a: Frag<f32, M, D>,
-        b: Frag<f32, N, D>,
-    ) {
-        let (a_high, a_low) = a.split::<tf32>();
-        let (b_high, b_low) = b.split::<tf32>();
-        c.mma(a_low, b_high);
-        c.mma(a_high, b_low);
-        c.mma(a_high, b_high);
-    }
-
-    /// Bounded gate: C in rows 0..8, D in rows 8..16, from keys that grow as the probes decay.
-    fn couple(parts: Shared<f32>, probes: Tile<bf16>) {
-        let mut gram = Frag::<f32, 16, 8>::zero();
+    /// Bounded gate: C in rows 0..T, D in rows T..2 T, from keys that grow as the probes decay. A lane keeps two elements of
+    /// each for a block of 8 × 8 that is not all zero: (0, 0), (1, 0), (1, 1).
+    fn couple<const T: u32>(parts: Shared<f32>, probes: Tile<bf16>) {
+        let mut gram = Frag::<f32, { 2 * T }, T>::zero();
         #[unroll]
         for s in 0..2 {
             let column = 32 * warp + 16 * s;
-            let high = Frag::<bf16, 16, 16>::load(probes, [P, column]);
-            let low = Frag::<bf16, 16, 16>::load(probes, [LOST, column]);
-            let w = Frag::<bf16, 16, 16>::load(probes, [W, column]);
-            gram.mma(high, w.rows(8..16));
-            gram.mma(low, w.rows(0..8));
-            gram.mma(high, w.rows(0..8));
+            let high = Frag::<bf16, { 2 * T }, 16>::load(probes, [0, column]);
+            let low = Frag::<bf16, { 2 * T }, 16>::load(probes, [2 * T, column]);
+            let w = Frag::<bf16, { 2 * T }, 16>::load(probes, [4 * T, column]);
+            gram.mma(high, w.rows(T..2 * T));
+            gram.mma(low, w.rows(0..T));
+            gram.mma(high, w.rows(0..T));
         }
         let held = gram.pairs();
-        parts.at([warp, lane, 0]).store_v([held[0][0], held[0][1], held[1][0], held[1][1]]);
+        const ACROSS: u32 = T / 8;
+        #[unroll]
+        for block in 0..2 * ACROSS - 1 {
+            const C: u32 = (block + 1) / 2 * ACROSS + block / 2;
+            let (c, d) = (held[C], held[C + ACROSS * ACROSS]);
+            parts.at([warp, lane, 4 * block]).store_v([c[0], c[1], d[0], d[1]]);
+        }
     }
 
     /// Softplus gate: the couplings within a half, 16 sums over its lanes; of token j, C_ji for i < j and D_ji for i <= j, from
@@ -189,12 +182,196 @@ pub mod draft {
         #[unroll]
         for s in 0..2 {
             let column = 32 * warp + 16 * s;
-            gram.mma(Frag::<bf16, 16, 16>::load(probes, [W, column]), Frag::<bf16, 8, 16>::load(keys, [0, column]));
+            gram.mma(
+                Frag::<bf16, 16, 16>::load(probes, [4 * TOKENS, column]),
+                Frag::<bf16, 8, 16>::load(keys, [0, column]),
+            );
         }
         // What rounding lost, of rows and of columns.
         let [sums] = (gram.rows(0..8) + gram.rows(8..16)).pairs();
         let sums = sums + shfl_xor(sums, 2);
         let (t, pair) = (lane / 4, lane % 4);
         parts.at([warp, 4 * (4 + t % 4) + pair, t / 4 * 2]).store_v_if(pair < 2, sums);
+    }
+
+    /// What a thread keeps of its head: taps of its channels, bias, rate and its logarithm, slope of the gate's input, bound of
+    /// the gate.
+    fn head_of<const CONV: bool, const SOFTPLUS: bool, const N: u32, TAP: Elem>(
+        taps: Global<TAP>,
+        dt_bias: Global<f32>,
+        a_log: Global<f32>,
+        heads: u32,
+        head: u32,
+        channel: u32,
+        lower_bound: f32,
+    ) -> ([[u32; N]; 3], [f32; 2], f32, f32, f32, f32) {
+        let tap_words =
+            from_fn::<3>(|x| if const { !CONV } { [0; N] } else { taps_of::<N, TAP>(taps, x * heads + head, channel) });
+        let bias = dt_bias.at([head, channel]).load_v::<2>();
+        let log_rate = LOG2_E * min(max(a_log.at([head]).load(), -87.0), 87.0);
+        let rate = ex2_approx(log_rate);
+        let slope = if const { SOFTPLUS } { LOG2_E } else { LOG2_E * rate };
+        (tap_words, bias, rate, log_rate, slope, LOG2_E * lower_bound)
+    }
+
+    /// Raw inputs to probes, couplings by warp, norms, beta and v in shared memory. What the warps leave there is to be read
+    /// behind a barrier. Gives q and k of the thread's channels behind the convolution.
+    fn prepare<const CONV: bool, const SOFTPLUS: bool, const T: u32, const N: u32>(
+        probes: Tile<bf16>,
+        values: Shared<u32>,
+        parts: Shared<f32>,
+        keys: Shared<bf16>,
+        norms: Shared<f32>,
+        beta: Shared<f32>,
+        inputs: ([[u32; 3]; 3], [[u32; 3]; T / 2], [u32; T / 2], bf16),
+        of_head: ([[u32; N]; 3], [f32; 2], f32, f32, f32, f32),
+        len: u32,
+    ) -> ([u32; T / 2], [u32; T / 2]) {
+        const MINE: u32 = T / 2;
+        // Rows of the probe tile: p, r, then (LOST below) what rounding lost; w, then (T below) what that lost.
+        const R: u32 = T;
+        const LOST: u32 = 2 * T;
+        const W: u32 = 4 * T;
+        let (old, new, gate, raw_b) = inputs;
+        let (tap_words, bias, rate, log_rate, slope, bound) = of_head;
+        let (half, pair) = (lane / 16, lane % 16);
+        let (first, ch) = (MINE * half, 32 * warp + 2 * pair);
+        let word = 16 * warp + pair;
+        let b = select(tid < len, sigmoid2(LOG2_E * (raw_b as f32)), 0.0);
+        beta.at([tid]).store_if(tid < T, b);
+
+        // ---- Convolution and norms. Past the end q = k = 0, and beta = 0 makes u = 0.
+        let stream = from_fn::<{ MINE + 3 }>(|i| if const { i < 3 } { old[i] } else { new[i - 3] });
+        let (mut q_words, mut k_words) = ([0; MINE], [0; MINE]);
+        let mut squares = [0.0; T];
+        #[unroll]
+        for j in 0..MINE {
+            let post = if const { !CONV } {
+                new[j]
+            } else {
+                from_fn::<3>(|x| conv_silu(from_fn::<4>(|i| stream[i + j][x]), tap_words[x]))
+            };
+            values[[first + j, word]] = post[2];
+            (q_words[j], k_words[j]) = (post[0], post[1]);
+            let (q, k) = (within(post[0], first + j < len), within(post[1], first + j < len));
+            (squares[j], squares[MINE + j]) = (dot2(k, k), dot2(q, q));
+        }
+        let sum_of_squares = scatter(squares);
+        let n = pair / (16 / T);
+        norms.at([T * (n / MINE) + first + n % MINE, warp]).store_if(pair % (16 / T) == 0, sum_of_squares);
+
+        // ---- Gate: log2 of the decay of each of my tokens, their running sum, and the sum ahead of my half
+        let mut sum = [0.0, 0.0];
+        let (mut cum, mut steps) = ([[0.0, 0.0]; MINE], [[0.0, 0.0]; MINE]);
+        #[unroll]
+        for j in 0..MINE {
+            let x = (both(gate[j]) + bias) * slope;
+            let y =
+                x.map(|x| if const { SOFTPLUS } { -scaled_softplus2(rate, log_rate, x) } else { bound * sigmoid2(x) });
+            steps[j] = select(first + j < len, y, [0.0, 0.0]);
+            sum = sum + steps[j];
+            cum[j] = sum;
+        }
+        let ahead = select(half == 1, shfl_up(cum[MINE - 1], 16), [0.0, 0.0]);
+
+        // ---- Probes
+        #[unroll]
+        for j in 0..MINE {
+            let (q, k) = (within(q_words[j], first + j < len), within(k_words[j], first + j < len));
+            let log = cum[j] + ahead;
+            let e = log.map(|x| ex2_approx(x));
+            put_split(probes, first + j, ch, LOST, e * k);
+            put_split(probes, R + first + j, ch, LOST, e * q);
+            if const { !SOFTPLUS } {
+                let w = log.map(|x| ex2_approx(-x)) * k;
+                put_split(probes, W + first + j, ch, T, w);
+            }
+        }
+
+        // ---- Couplings of this warp's channels
+        if const { SOFTPLUS } {
+            let mut rest = [[0.0, 0.0]; 4]; // not a difference of sums, which may be large
+            #[unroll]
+            for j in 1..4 {
+                rest[3 - j] = rest[4 - j] + steps[4 - j];
+            }
+            // Across the halves: later tokens decay from the end of token 3, earlier keys up to it.
+            #[unroll]
+            for j in 0..MINE {
+                let e = select(half == 1, cum[j], rest[j]).map(|x| ex2_approx(x));
+                let (high, low) = halves(e * within(k_words[j], first + j < len));
+                keys.at([j, ch]).store_v_if(half == 0, high);
+                keys.at([4 + j, ch]).store_v_if(half == 0, low);
+                probes.at([W + j, ch]).store_v_if(half == 1, high);
+                probes.at([W + T + j, ch]).store_v_if(half == 1, low);
+                let (high, low) = halves(e * within(q_words[j], first + j < len));
+                probes.at([W + 4 + j, ch]).store_v_if(half == 1, high);
+                probes.at([W + T + 4 + j, ch]).store_v_if(half == 1, low);
+            }
+            couple_halves(parts, q_words, k_words, steps, first, len, pair);
+            warp_sync();
+            couple_across(parts, probes, keys);
+        } else {
+            warp_sync();
+            couple::<T>(parts, probes);
+        }
+        (q_words, k_words)
+    }
+
+    /// Raw inputs of a thread: the three tokens ahead of mine and my own, as words of two channels of q, k and v; my gates;
+    /// beta of token `tid`.
+    fn fetch<const CONV: bool, const CHANNEL_MAJOR: bool, const SAME: bool, const T: u32>(
+        qkv: Global<bf16>,
+        raw_g: Global<bf16>,
+        raw_beta: Global<bf16>,
+        conv: Global<bf16>,
+        head: u32,
+        key_head: u32,
+        word: u32,
+        half: u32,
+        item: (u32, u32, u32, u32, bool),
+    ) -> ([[u32; 3]; 3], [[u32; 3]; T / 2], [u32; T / 2], bf16) {
+        const MINE: u32 = T / 2;
+        let (slot, begin, len, hist, live) = item;
+        let first = MINE * half;
+        let wide = l2::prefetch_256();
+        let rows = qkv.at([begin + first..]);
+        let gates = raw_g.at([begin + first..]);
+        let new = from_fn::<MINE>(|j| {
+            from_fn::<3>(|x| {
+                rows.at([j, x, if const { x < 2 } { key_head } else { head }])
+                    .cast::<u32>()
+                    .at([word])
+                    .hint(wide)
+                    .load_if(live & (first + j < len))
+            })
+        });
+        let gate = from_fn::<MINE>(|j| {
+            gates.at([j, head]).cast::<u32>().at([word]).hint(wide).load_if(live & (first + j < len))
+        });
+        let mut old = [[0, 0, 0]; 3];
+        if const { CONV && !CHANNEL_MAJOR && SAME } {
+            // Rows of both tensors lie the same way.
+            let before = select(half == 0, conv.at([slot, hist..]), qkv.at([begin + (MINE - 3)..]));
+            old = from_fn::<3>(|j| {
+                let on = live & ((half == 0) | (MINE - 3 + j < len));
+                from_fn::<3>(|x| before.at([j, x, head]).cast::<u32>().at([word]).hint(wide).load_if(on))
+            });
+        } else if const { CONV } {
+            let on = live & (half == 0);
+            old = from_fn::<3>(|j| {
+                from_fn::<3>(|x| {
+                    let past = if const { !CHANNEL_MAJOR } {
+                        conv.at([slot, hist + j, x, head]).cast::<u32>().at([word]).hint(wide).load_if(on)
+                    } else {
+                        from_fn::<2>(|c| conv.at([slot, hist + j, x, head, 2 * word + c]).load_if(on)).to_bits()
+                    };
+                    let ahead = qkv.at([begin + (MINE - 3) + j, x, head]).cast::<u32>().at([word]).hint(wide);
+                    past | ahead.load_if(live & (half == 1) & (MINE - 3 + j < len))
+                })
+            });
+        }
+        let beta = raw_beta.at([begin + tid, head]).load_if(live & (tid < len));
+        (old, new, gate, beta)
     }
 }

@@ -2,10 +2,12 @@
 
 mod draft;
 mod math;
+mod solve;
 mod step;
 mod work;
 
 pub use draft::draft;
 pub use math::math;
+pub use solve::solve;
 pub use step::step;
 pub use work::work;
