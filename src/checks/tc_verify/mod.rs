@@ -31,6 +31,11 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)
 }
 
+/// The same of the portable variants.
+pub fn run_portable(request: &Request, sink: Sink) -> Result<(), String> {
+    run_of(&Variant::all().filter(|v| !v.boxes()).collect::<Vec<_>>(), request, sink)
+}
+
 fn run_of(variants: &[Variant], request: &Request, sink: Sink) -> Result<(), String> {
     let (device, seed) = (Device::of(request.device), request.seed);
     let (major, minor) = device.executor.compute_capability();
