@@ -155,6 +155,12 @@ pub fn operators() -> Vec<Operator> {
             replay: |_, _| Ok(None),
         },
         Operator { name: "tc_verify", run: tc_verify::run, sample: tc_verify::sample, replay: |_, _| Ok(None) },
+        Operator {
+            name: "tc_verify_portable",
+            run: tc_verify::run_portable,
+            sample: tc_verify::sample,
+            replay: |_, _| Ok(None),
+        },
     ]);
     operators
 }
