@@ -9,6 +9,7 @@
 //! | [`decode`] | the same for one token, with the state updated in place |
 //! | [`delta_h_schedule`], [`delta_h`] | the inter-chunk recurrence of packed sequences: what there is to do, and the chains |
 //! | [`delta_h_portable`] | the chains for every architecture from sm_80 on |
+//! | [`tc_commit`] | records of accepted draft tokens, applied to the states of all layers |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
 //! [`kda_core::KernelDesc`] a variant and a typed launch struct a kernel.
@@ -23,6 +24,7 @@ pub use families::decode::decode;
 pub use families::delta_h::{delta_h, delta_h_portable, delta_h_schedule};
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
+pub use families::tc_commit::tc_commit;
 pub use sources::{SOURCES, Source};
 
 use kda_core::KernelDesc;
@@ -38,4 +40,5 @@ pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
         .chain(delta_h_schedule::DESCS)
         .chain(delta_h::DESCS)
         .chain(delta_h_portable::DESCS)
+        .chain(tc_commit::DESCS)
 }

@@ -20,7 +20,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 15] = [
+pub const SOURCES: [Source; 16] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -36,6 +36,7 @@ pub const SOURCES: [Source; 15] = [
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
     Source { family: "delta_h_portable", text: include_str!("families/delta_h/portable.rs"), libraries: &[WORK] },
+    Source { family: "tc_commit", text: include_str!("families/tc_commit.rs"), libraries: &[MATH, STEP] },
 ];
 
 #[cfg(test)]

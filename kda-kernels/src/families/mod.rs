@@ -5,3 +5,4 @@ pub mod decode;
 pub mod delta_h;
 pub mod gemm;
 pub mod scale_add;
+pub mod tc_commit;
