@@ -239,8 +239,9 @@ pub mod tc_commit {
         let to_mark = states.at([mark_slot, head]);
         #[unroll]
         for block in 0..R / 4 {
-            let mut s =
-                from_fn::<4>(|r| from_fn::<G>(|g| from_fn::<4>(|e| (old[4 * block + r][4 * g + e] as f32) * all[g][e])));
+            let mut s = from_fn::<4>(|r| {
+                from_fn::<G>(|g| from_fn::<4>(|e| (old[4 * block + r][4 * g + e] as f32) * all[g][e]))
+            });
             let mut done: u32 = 0;
             if halts {
                 apply::<G, MOST, WIDE, ROWS>(&mut s, keys, corrections, place, row + 4 * block, 0, m);
