@@ -43,6 +43,8 @@ pub mod records;
 pub mod replay;
 pub mod rng;
 pub mod round;
+pub mod tc_commit;
+pub mod tc_verify;
 pub mod tensor_core;
 
 /// Which arithmetic an operator runs in.
