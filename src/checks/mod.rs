@@ -9,6 +9,7 @@ pub mod delta_h;
 pub mod gemm;
 pub mod ladder;
 pub mod scale_add;
+pub mod tc_commit;
 
 use kda_core::{Executor, KernelDesc};
 use kda_ref::replay::{Case, Comparison};
@@ -153,6 +154,7 @@ pub fn operators() -> Vec<Operator> {
             sample: delta_h::sample,
             replay: |_, _| Ok(None),
         },
+        Operator { name: "tc_commit", run: tc_commit::run, sample: tc_commit::sample, replay: |_, _| Ok(None) },
     ]);
     operators
 }
