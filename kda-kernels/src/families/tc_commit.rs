@@ -198,6 +198,12 @@ pub mod tc_commit {
         }
 
         // ---- Records: a channel a thread
+        let z = from_fn::<MOST>(|i| gate[i] as f32 + bias);
+        let decay = if bounded {
+            from_fn::<MOST>(|i| step::decay(true, lower_bound, rate, z[i]))
+        } else {
+            from_fn::<MOST>(|i| step::decay(false, lower_bound, rate, z[i]))
+        };
         let k = from_fn::<MOST>(|i| key[i] as f32);
         let sums = math::sums::<5, MOST, 1>(from_fn::<MOST>(|i| k[i] * k[i]), math::NORM_STRIDES);
         let (mine, leads) = math::position::<5, MOST, 1>(math::NORM_STRIDES);
@@ -207,12 +213,6 @@ pub mod tc_commit {
             let at = tid + THREADS * i;
             corrections.at([at / FOURS, at % FOURS * 4]).store_v_if(at < MOST * FOURS, u[i]);
         }
-        let z = from_fn::<MOST>(|i| gate[i] as f32 + bias);
-        let decay = if bounded {
-            from_fn::<MOST>(|i| step::decay(true, lower_bound, rate, z[i]))
-        } else {
-            from_fn::<MOST>(|i| step::decay(false, lower_bound, rate, z[i]))
-        };
         cta_sync();
 
         // ---- Running products, from the last record on; they begin anew ahead of the boundary
