@@ -254,8 +254,11 @@ mod tests {
             },
             1_500,
         );
-        let ran = |fault: &crate::fuzz::Fault| fault.what.contains("accepted, and then");
-        assert!(outcome.failed > 0 && outcome.panics == 0 && outcome.faults.iter().all(ran), "{outcome:?}");
+        // Or the larger pool reaches into what was placed behind it.
+        let ran = |fault: &&crate::fuzz::Fault| fault.what.contains("accepted, and then");
+        let grown = |fault: &&crate::fuzz::Fault| fault.what.contains("shares memory with");
+        let all = outcome.faults.iter().all(|fault| ran(&fault) || grown(&fault));
+        assert!(outcome.panics == 0 && all && outcome.faults.iter().any(|fault| ran(&fault)), "{outcome:?}");
     }
 
     #[test]
