@@ -163,7 +163,7 @@ pub mod tc_commit {
         let rate = rates.at([head]).load();
         let bias = biases.at([head, tid]).load();
         // Windows in rows of tokens: 16 bytes a thread. Nothing moves where row 0 of a window becomes row 0 of the same.
-        let piece = part * PIECES + tid % PIECES;
+        let piece = part * PIECES + tid;
         let (of, channel) = (piece / (K / 8), piece % (K / 8) * 8);
         let moves = (n != 1 || from_slot != to_slot) && tid < PIECES;
         let kept = from_fn::<HISTORY>(|i| tokens.at([from_slot, n - 1 + i, of, head, channel]).load_v_if::<8>(moves));
@@ -207,12 +207,12 @@ pub mod tc_commit {
         let k = from_fn::<MOST>(|i| key[i] as f32);
         let sums = math::sums::<5, MOST, 1>(from_fn::<MOST>(|i| k[i] * k[i]), math::NORM_STRIDES);
         let (mine, leads) = math::position::<5, MOST, 1>(math::NORM_STRIDES);
-        squares.at([mine, warp]).store_if(leads, sums[0]);
         #[unroll]
         for i in 0..COPIES {
             let at = tid + THREADS * i;
             corrections.at([at / FOURS, at % FOURS * 4]).store_v_if(at < MOST * FOURS, u[i]);
         }
+        squares.at([mine, warp]).store_if(leads, sums[0]);
         cta_sync();
 
         // ---- Running products, from the last record on; they begin anew ahead of the boundary
