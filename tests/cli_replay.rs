@@ -107,6 +107,7 @@ fn the_operator_replays_the_cases_that_are_its_own() {
             "beta_saturated",
         ];
         assert_eq!(replayed(" delta_h "), chunked);
+        assert_eq!(replayed(" tc_commit "), ["t4_verify_softplus"]);
     }
 }
 
@@ -120,6 +121,7 @@ fn the_operator_is_held_against_every_expected_tensor() {
         ("conv_t1_decode", &["conv_verify", "decode"], "out.final_state"),
         ("conv_t1_decode", &["conv_verify", "decode"], "out.conv_state"),
         ("t3_verify_safe_gva", &["decode"], "out.state_after"),
+        ("t4_verify_softplus", &["decode", "tc_commit"], "out.state_after"),
         ("t1_pool_slots", &["decode"], "out.state_pool"),
         ("beta_saturated", &["decode"], "out.o"),
         ("gate_safe_extremes", &["decode", "delta_h"], "out.final_state"),

@@ -154,7 +154,7 @@ pub fn operators() -> Vec<Operator> {
             sample: delta_h::sample,
             replay: |_, _| Ok(None),
         },
-        Operator { name: "tc_commit", run: tc_commit::run, sample: tc_commit::sample, replay: |_, _| Ok(None) },
+        Operator { name: "tc_commit", run: tc_commit::run, sample: tc_commit::sample, replay: tc_commit::replay },
     ]);
     operators
 }

@@ -6,10 +6,12 @@
 //! | how does a problem run on a device | [`call`] |
 //! | what of its results is right | [`judge`] |
 //! | does the order of warps and CTAs matter | [`schedules`] |
+//! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
 pub mod judge;
+pub mod oracle;
 pub mod problems;
 pub mod schedules;
 
@@ -18,6 +20,7 @@ use case::Plan;
 use judge::Tally;
 use kda_core::{Elem, KernelDesc};
 use kda_kernels::tc_commit::TcCommitVariant;
+use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_ref::tc_commit::ConvOrder;
 use kda_ref::tc_commit::sample::Switches;
@@ -80,4 +83,9 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         sink(row, 1.0);
     }
     Ok(())
+}
+
+/// Runs a golden case through the operator, which chooses the variant.
+pub fn replay(device: Device, case: &Golden) -> Result<Option<Vec<Comparison>>, String> {
+    oracle::run(device, case).map_err(|cause| cause.to_string())
 }
