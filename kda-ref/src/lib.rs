@@ -16,9 +16,10 @@
 //! | what is a compact record, and what does its commit give | [`records`] |
 //! | what does the chunked form give | [`chunk`], its inter-chunk recurrence [`delta_h`] |
 //! | what do the operators `conv_verify` and `decode` give | [`conv_verify`], [`decode`] |
+//! | what do the operators `tc_verify` and `tc_commit` give | [`tc_verify`], [`tc_commit`] |
 //! | what would a right fp32/bf16 kernel give | [`emulate`], of products [`tensor_core`] |
 //! | how far may a kernel be off | [`budget`] |
-//! | where do reproducible inputs come from | [`rng`], [`conv_verify::sample`], [`decode::sample`], [`delta_h::sample`] |
+//! | where do reproducible inputs come from | [`rng`], and the `sample` of each operator, such as [`decode::sample`] |
 //! | does the model agree with third-party references | [`replay`] |
 //!
 //! Every operator runs in one of the modes of [`Mode`].

@@ -3,7 +3,7 @@
 use kda_ref::Mode;
 use kda_ref::budget::relative_error;
 use kda_ref::delta_h::run;
-use kda_ref::replay::{Case, Outcome, StoredType, Tensor, Values, delta_h_call, replay};
+use kda_ref::replay::{Case, Outcome, StoredType, Tensor, Values, delta_h_call, replay, tc_verify_replay};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -112,4 +112,26 @@ fn delta_h_calls_agree_with_the_cases() {
         names.push(case.name);
     }
     assert!(["delta_h_3chunks", "varlen_0_3_0"].iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
+}
+
+/// Cases as calls of `tc_verify`, whose records `tc_commit` applies: outputs, and the state after every number of tokens. A changed
+/// input is seen.
+#[test]
+fn tc_verify_and_commit_agree_with_the_cases() {
+    let mut names = Vec::new();
+    for case in cases() {
+        let replayed = |case: &Case| tc_verify_replay(case).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let Some(outputs) = replayed(&case) else { continue };
+        assert!(outputs.len() == 2 && outputs.iter().all(|o| o.passes && o.elements > 0), "{}: {outputs:?}", case.name);
+        for name in case.tensors.keys().filter(|name| name.starts_with("in.")) {
+            let mut changed = case.clone();
+            let Some(Values::Float(values)) = changed.tensors.get_mut(name).map(|t| &mut t.values) else { continue };
+            values.iter_mut().for_each(|x| *x = *x * 1.0625 + 0.03125);
+            let outputs = replayed(&changed).expect("still a call");
+            assert!(outputs.iter().any(|o| !o.passes), "{}: a change of {name} is not seen", case.name);
+        }
+        names.push(case.name);
+    }
+    println!("{names:?}");
+    assert!(["t4_verify_softplus", "conv_t4_verify"].iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
 }

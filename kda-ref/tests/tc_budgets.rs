@@ -1,65 +1,18 @@
 //! Budgets of `tc_verify` and `tc_commit` are tested by breaking kernels: a small fp32 kernel of another construction than the
 //! emulation, which has to pass, and the same kernel with one fault at a time, each of which has to be caught.
 
+mod tc_kernel;
+
 use half::bf16;
 use kda_ref::Mode;
 use kda_ref::conv::TapType;
-use kda_ref::floats::{FloatVec, Floats};
-use kda_ref::gate::Gate;
 use kda_ref::rng::Rng;
+use kda_ref::round::bf16_from_f64;
 use kda_ref::tc_commit;
 use kda_ref::tc_verify::budgets::{CORR_BOUND, OUT_ULPS};
 use kda_ref::tc_verify::sample::{Gates, Sample, Switches};
-use kda_ref::tc_verify::{Got, HEAD, HeadJudgement, Problem, Request, reference, run};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    SingleBf16Probes,
-    NoCouplings,
-    CouplingsNotDecayed,
-    OwnTokenLeftOut,
-    HalfOfTheState,
-    TransposedState,
-    CorrectionInBf16,
-    NoScale,
-    KeyNotNormalised,
-    RecordedKeyNormalised,
-    RecordedGateWithBias,
-    GateWithoutBias,
-    NoALog,
-    RawBeta,
-    DecayAfterTheUse,
-    OneTokenLate,
-    NeighbouringHead,
-    HistoryOneLater,
-    TapsReversed,
-    OtherTapRule,
-    ActivationNotRounded,
-}
-
-/// Faults of every call, and those that need a convolution.
-const FAULTS: [Fault; 17] = [
-    Fault::SingleBf16Probes,
-    Fault::NoCouplings,
-    Fault::CouplingsNotDecayed,
-    Fault::OwnTokenLeftOut,
-    Fault::HalfOfTheState,
-    Fault::TransposedState,
-    Fault::CorrectionInBf16,
-    Fault::NoScale,
-    Fault::KeyNotNormalised,
-    Fault::RecordedKeyNormalised,
-    Fault::RecordedGateWithBias,
-    Fault::GateWithoutBias,
-    Fault::NoALog,
-    Fault::RawBeta,
-    Fault::DecayAfterTheUse,
-    Fault::OneTokenLate,
-    Fault::NeighbouringHead,
-];
-const CONV_FAULTS: [Fault; 4] =
-    [Fault::HistoryOneLater, Fault::TapsReversed, Fault::OtherTapRule, Fault::ActivationNotRounded];
+use kda_ref::tc_verify::{HEAD, HeadJudgement, reference, run};
+use tc_kernel::{CONV_FAULTS, FAULTS, Fault, Stored, commit, kernel};
 
 fn seed() -> u64 {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
@@ -67,156 +20,6 @@ fn seed() -> u64 {
     let seed = std::env::var("KDA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(fresh);
     println!("KDA_SEED={seed}");
     seed
-}
-
-fn round(x: f32) -> f32 {
-    bf16::from_f32(x).to_f32()
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// Raw input of a channel at a step behind the first history row.
-fn raw(p: &Problem<'_>, r: &Request, slot: usize, step: usize, channel: usize) -> f32 {
-    let conv = p.conv.as_ref().expect("a convolution");
-    match step.checked_sub(3) {
-        Some(t) => p.qkv[(r.begin + t) * p.qkv_pitch + channel].to_f32(),
-        None => {
-            let at = conv.order.offset(r.first + step, channel, p.window + 2, 3 * p.heads * HEAD);
-            conv.pool[slot * conv.pitch + at].to_f32()
-        }
-    }
-}
-
-fn activation(p: &Problem<'_>, r: &Request, slot: usize, t: usize, channel: usize, fault: Fault) -> f32 {
-    let Some(conv) = &p.conv else { return p.qkv[(r.begin + t) * p.qkv_pitch + channel].to_f32() };
-    let rounded = matches!(conv.taps, Floats::Bf16(_)) != (fault == Fault::OtherTapRule);
-    let mut sum = 0.0f32;
-    for j in 0..4 {
-        let tap = conv.taps.get_f32(channel * 4 + if fault == Fault::TapsReversed { 3 - j } else { j });
-        let late = usize::from(fault == Fault::HistoryOneLater && t + j < 2);
-        let x = raw(p, r, slot, t + j + late, channel);
-        sum = if rounded { sum + round(x * tap) } else { x.mul_add(tap, sum) };
-    }
-    let y = sum * sigmoid(sum);
-    if fault == Fault::ActivationNotRounded { y } else { round(y) }
-}
-
-fn normalised(x: &[f32], scale: f32) -> Vec<f32> {
-    let factor = (x.iter().map(|x| x * x).sum::<f32>() + 1e-6).sqrt().recip() * scale;
-    x.iter().map(|x| x * factor).collect()
-}
-
-fn log_decay(p: &Problem<'_>, head: usize, c: usize, raw: f32, fault: Fault) -> f32 {
-    let z = if fault == Fault::GateWithoutBias { raw } else { raw + p.dt_bias[head * HEAD + c] };
-    let strength = if fault == Fault::NoALog { 1.0 } else { p.a_log(head).exp() };
-    match p.gate() {
-        Gate::Bounded { lower_bound } => lower_bound as f32 * sigmoid(strength * z),
-        Gate::Softplus if z > 20.0 => -strength * z,
-        Gate::Softplus => -strength * z.exp().ln_1p(),
-    }
-}
-
-/// What the kernel stores.
-struct Stored {
-    out: Vec<bf16>,
-    corr: Vec<f32>,
-    kg: Vec<bf16>,
-}
-
-impl Stored {
-    fn got(&self, out_pitch: usize) -> Got<'_> {
-        Got { out: &self.out, out_pitch, corr: &self.corr, kg: &self.kg }
-    }
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn kernel(sample: &Sample, fault: Fault) -> Stored {
-    let p = sample.problem();
-    let records = sample.rows * p.heads * p.window * HEAD;
-    let mut stored = Stored {
-        out: vec![bf16::NAN; p.total * sample.out_pitch],
-        corr: vec![f32::NAN; records],
-        kg: vec![bf16::NAN; 2 * records],
-    };
-    for (r, slot) in p.live_requests() {
-        for head in 0..p.heads {
-            one_head(&p, sample.out_pitch, &r, slot, head, fault, &mut stored);
-        }
-    }
-    stored
-}
-
-fn one_head(p: &Problem<'_>, out_pitch: usize, r: &Request, slot: usize, head: usize, fault: Fault, to: &mut Stored) {
-    let source = if fault == Fault::NeighbouringHead { (head + 1) % p.heads } else { head };
-    let base = slot * p.state_pitch + source * HEAD * HEAD;
-    let element = |v: usize, k: usize| match fault {
-        Fault::TransposedState => p.state.get_f32(base + k * HEAD + v),
-        Fault::HalfOfTheState if k >= 64 => 0.0,
-        _ => p.state.get_f32(base + v * HEAD + k),
-    };
-    let state: Vec<f32> = (0..HEAD * HEAD).map(|i| element(i / HEAD, i % HEAD)).collect();
-    let project = |probe: &[f32]| -> Vec<f32> {
-        let hi: Vec<f32> = probe.iter().map(|x| round(*x)).collect();
-        let lo: Vec<f32> = probe.iter().zip(&hi).map(|(x, hi)| round(x - hi)).collect();
-        let rows = state.chunks_exact(HEAD);
-        rows.map(|row| dot(row, &hi) + if fault == Fault::SingleBf16Probes { 0.0 } else { dot(row, &lo) }).collect()
-    };
-    let (mut decays, mut keys, mut us): (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>) = Default::default();
-    for t in 0..r.len {
-        let from = if fault == Fault::OneTokenLate { t.saturating_sub(1) } else { t };
-        let part = |part: usize| -> Vec<f32> {
-            (0..HEAD).map(|c| activation(p, r, slot, from, (part * p.heads + head) * HEAD + c, fault)).collect()
-        };
-        let (q, k, v) = (part(0), part(1), part(2));
-        let qn = normalised(&q, if fault == Fault::NoScale { 1.0 } else { p.scale as f32 });
-        let kn = if fault == Fault::KeyNotNormalised { k.clone() } else { normalised(&k, 1.0) };
-        let raw = |c: usize| p.raw_g[(r.begin + t) * p.g_pitch + head * HEAD + c];
-        let g: Vec<f32> = (0..HEAD).map(|c| log_decay(p, head, c, raw(c).to_f32(), fault)).collect();
-        let record = p.record(r.b, head, t);
-        for c in 0..HEAD {
-            to.kg[2 * record + c] = bf16::from_f32(if fault == Fault::RecordedKeyNormalised { kn[c] } else { k[c] });
-            let with_bias = bf16::from_f32(raw(c).to_f32() + p.dt_bias[head * HEAD + c]);
-            to.kg[2 * record + HEAD + c] = if fault == Fault::RecordedGateWithBias { with_bias } else { raw(c) };
-        }
-        decays.push(g.iter().map(|g| g.exp()).collect());
-        // e^{cum_t - cum_i} as a product of the decays behind token i.
-        let since = |i: usize, c: usize| decays[i + 1..].iter().map(|decay| decay[c]).product::<f32>();
-        let all = |c: usize| {
-            let skipped = usize::from(fault == Fault::DecayAfterTheUse);
-            decays[..decays.len() - skipped].iter().map(|decay| decay[c]).product::<f32>()
-        };
-        let probe = |x: &[f32]| -> Vec<f32> { (0..HEAD).map(|c| all(c) * x[c]).collect() };
-        let carried = |i: usize| -> Vec<f32> {
-            let decay = |c| if fault == Fault::CouplingsNotDecayed { 1.0 } else { since(i, c) };
-            (0..HEAD).map(|c| keys[i][c] * decay(c)).collect()
-        };
-        let (mut u, mut o) = (project(&probe(&kn)), project(&probe(&qn)));
-        if fault != Fault::NoCouplings {
-            for (i, earlier) in us.iter().enumerate() {
-                let (c, d) = (dot(&kn, &carried(i)), dot(&qn, &carried(i)));
-                u.iter_mut().zip(earlier).for_each(|(x, e)| *x += c * e);
-                o.iter_mut().zip(earlier).for_each(|(x, e)| *x += d * e);
-            }
-        }
-        let raw_beta = p.raw_beta[(r.begin + t) * p.beta_pitch + head].to_f32();
-        let beta = if fault == Fault::RawBeta { raw_beta } else { sigmoid(raw_beta) };
-        u.iter_mut().zip(&v).for_each(|(x, v)| *x = beta * (v - *x));
-        if fault == Fault::CorrectionInBf16 {
-            u.iter_mut().for_each(|u| *u = round(*u));
-        }
-        let own = if fault == Fault::OwnTokenLeftOut { 0.0 } else { dot(&qn, &kn) };
-        for (i, (o, u)) in o.iter().zip(&u).enumerate() {
-            to.out[(r.begin + t) * out_pitch + head * HEAD + i] = bf16::from_f32(o + own * u);
-            to.corr[record + i] = *u;
-        }
-        keys.push(kn);
-        us.push(u);
-    }
 }
 
 fn judge(sample: &Sample, fault: Fault) -> Vec<HeadJudgement> {
@@ -233,7 +36,7 @@ fn right_arithmetic_passes() {
         let mut rng = Rng::new(seed + case);
         let switches = Switches::random(&mut rng, 3, 3, 16);
         let sample = Sample::random(&mut rng, switches);
-        let heads = judge(&sample, Fault::None);
+        let heads = judge(&sample, if case % 2 == 0 { Fault::None } else { Fault::Approximations });
         assert_eq!(heads.len(), sample.problem().live_requests().count() * switches.heads);
         for head in &heads {
             assert!(head.passes(), "KDA_SEED={seed}, case {case}: {head:?}, {switches:?}");
@@ -298,9 +101,9 @@ fn typical_samples_meet_the_fixed_bounds() {
         let mut buffers = sample.buffers();
         run(&sample.problem(), &mut buffers.outputs(), Mode::Emulate).expect("a valid sample");
         let emulated = Stored {
-            out: buffers.out.iter().map(|x| bf16::from_f32(*x as f32)).collect(),
+            out: buffers.out.iter().map(|x| bf16_from_f64(*x)).collect(),
             corr: buffers.corr.iter().map(|x| *x as f32).collect(),
-            kg: buffers.kg.iter().map(|x| bf16::from_f32(*x as f32)).collect(),
+            kg: buffers.kg.iter().map(|x| bf16_from_f64(*x)).collect(),
         };
         let checked = reference(&sample.problem()).expect("a valid sample");
         for stored in [emulated, kernel(&sample, Fault::None)] {
@@ -320,7 +123,7 @@ fn typical_samples_meet_the_fixed_bounds() {
 #[test]
 fn ties_go_either_way_and_nothing_else_does() {
     let seed = seed();
-    let mut found = [0; 2];
+    let (mut found, mut taken_wrong) = ([0; 2], 0);
     for case in 0..60 {
         let mut rng = Rng::new(seed + case);
         let plain = Switches { taps: Some(TapType::F32), lower_bound: None, ..Switches::plain(1, 2, 8) };
@@ -333,9 +136,9 @@ fn ties_go_either_way_and_nothing_else_does() {
         });
         let checked = reference(&p).expect("a valid sample");
         let stored = |of: &kda_ref::tc_verify::sample::Buffers| Stored {
-            out: of.out.iter().map(|x| bf16::from_f64(*x)).collect(),
+            out: of.out.iter().map(|x| bf16_from_f64(*x)).collect(),
             corr: of.corr.iter().map(|x| *x as f32).collect(),
-            kg: of.kg.iter().map(|x| bf16::from_f64(*x)).collect(),
+            kg: of.kg.iter().map(|x| bf16_from_f64(*x)).collect(),
         };
         let other = checked.judge(&stored(&runs[1]).got(sample.out_pitch));
         assert!(other.iter().all(HeadJudgement::passes), "KDA_SEED={seed}, case {case}: {other:?}");
@@ -343,14 +146,18 @@ fn ties_go_either_way_and_nothing_else_does() {
         found[0] += flipped_keys;
         found[1] += other.iter().map(|head| head.other_ties).sum::<usize>();
         let mut wrong = stored(&runs[0]);
-        assert!(checked.judge(&wrong.got(sample.out_pitch)).iter().all(|head| head.passes() && head.other_ties == 0));
+        // A value so small that its neighbour gives nearly the same u may be taken for either.
+        let right = checked.judge(&wrong.got(sample.out_pitch));
+        assert!(right.iter().all(HeadJudgement::passes), "KDA_SEED={seed}, case {case}: {right:?}");
+        taken_wrong += right.iter().map(|head| head.other_ties).sum::<usize>();
         // A key one unit off, where there is no tie.
         let at = (0..HEAD).find(|&c| runs[0].kg[c] == runs[1].kg[c] && runs[0].kg[c] != 0.0).expect("no tie");
         wrong.kg[at] = bf16::from_bits(wrong.kg[at].to_bits() ^ 1);
         let judged = checked.judge(&wrong.got(sample.out_pitch));
         assert_eq!([judged[0].wrong_kg, judged[1].wrong_kg], [1, 0], "KDA_SEED={seed}, case {case}");
     }
-    println!("{} keys and {} values at ties", found[0], found[1] - found[0]);
+    println!("{} keys and {} values at ties, {taken_wrong} taken for the other", found[0], found[1] - found[0]);
+    assert!(10 * taken_wrong <= found[1], "KDA_SEED={seed}");
     assert!(found[0] > 0 && found[1] > found[0], "KDA_SEED={seed}: {found:?}");
 }
 
@@ -380,49 +187,6 @@ fn a_single_wrong_element_is_caught() {
     assert_eq!(passes(&stored), [true, false, true, true], "KDA_SEED={seed}");
 }
 
-/// A commit in fp32, element by element, with one fault.
-fn commit(sample: &tc_commit::sample::Sample, fault: &str) -> FloatVec {
-    let p = sample.problem();
-    let mut pool = sample.state.clone();
-    for (c, head) in p.commits().flat_map(|c| (0..p.heads).map(move |head| (c, head))) {
-        for (n, slot) in c.targets() {
-            let n = if fault == "one record less" { n - 1 } else { n };
-            let mut suffix = vec![1.0f32; HEAD];
-            let mut sum = vec![0.0f32; HEAD * HEAD];
-            for i in (0..n).rev() {
-                let record = p.record(c.b, head, i);
-                let kg = |c: usize| p.kg.get_f32(2 * record + c);
-                let k: Vec<f32> = (0..HEAD).map(kg).collect();
-                let kn = if fault == "keys not normalised" { k } else { normalised(&k, 1.0) };
-                for k in 0..HEAD {
-                    let z = kg(HEAD + k) + if fault == "no bias" { 0.0 } else { p.dt_bias[head * HEAD + k] };
-                    let strength = p.a_log(head).exp();
-                    let g = match p.gate() {
-                        Gate::Bounded { lower_bound } => lower_bound as f32 * sigmoid(strength * z),
-                        Gate::Softplus if z > 20.0 => -strength * z,
-                        Gate::Softplus => -strength * z.exp().ln_1p(),
-                    };
-                    let w = if fault == "keys not decayed" { kn[k] } else { kn[k] * suffix[k] };
-                    (0..HEAD).for_each(|v| sum[v * HEAD + k] += p.corr.get_f32(record + v) * w);
-                    suffix[k] *= g.exp();
-                }
-            }
-            let slot_of = |slot: usize| slot * p.state_pitch + head * HEAD * HEAD;
-            for (i, sum) in sum.iter().enumerate() {
-                let s = p.state.get_f32(slot_of(c.source) + i) * suffix[i % HEAD] + sum;
-                match &mut pool {
-                    FloatVec::F32(pool) => pool[slot_of(slot) + i] = s,
-                    FloatVec::Bf16(pool) if fault == "truncated" => {
-                        pool[slot_of(slot) + i] = bf16::from_bits((s.to_bits() >> 16) as u16);
-                    }
-                    FloatVec::Bf16(pool) => pool[slot_of(slot) + i] = bf16::from_f32(s),
-                }
-            }
-        }
-    }
-    pool
-}
-
 #[test]
 fn right_commits_pass_and_faults_are_caught() {
     use tc_commit::sample::{Sample, Switches};
@@ -433,7 +197,7 @@ fn right_commits_pass_and_faults_are_caught() {
         let switches = Switches::random(&mut rng, 3, 2, 16);
         let sample = Sample::random(&mut rng, switches);
         let checked = tc_commit::reference(&sample.problem()).expect("a valid sample");
-        for state in checked.judge(commit(&sample, "").view()) {
+        for state in checked.judge(commit(&sample, if case % 2 == 0 { "" } else { "approximations" }).view()) {
             assert!(state.judgement.passes, "KDA_SEED={seed}, case {case}: {state:?}, {switches:?}");
             judged += 1;
         }

@@ -35,6 +35,11 @@ fn extents(case: &Case) -> Result<(usize, usize), ReplayError> {
     }
 }
 
+/// Tokens of all rows.
+pub(super) fn tokens(case: &Case) -> Result<usize, ReplayError> {
+    extents(case).map(|(batch, tokens)| batch * tokens)
+}
+
 /// Sizes and inputs of the layer's recurrence over boundaries `cu`; inputs are dense `[B, T]` rows, which packed rows equal.
 pub(super) fn activated<'a>(case: &Case, cu: &'a [usize]) -> Result<(Packed<'a>, Activated), ReplayError> {
     check_heads(case)?;

@@ -11,9 +11,11 @@
 
 mod cases;
 mod delta_h;
+mod tc_verify;
 mod tensors;
 
 pub use delta_h::{DeltaHCase, delta_h_call};
+pub use tc_verify::{tc_verify_call, tc_verify_replay};
 pub use tensors::{Case, ReplayError, StoredType, Tensor, Values};
 
 /// Absolute difference that float64 arithmetic in another order may make.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! reference = float64        (see crate::budget for the limit)
-//! right versions = fp32 in forward and in reverse order, float64 one unit of the last fp32 place larger, and float64 with log decays
-//!                  that much larger
+//! right versions = fp32 in forward and in reverse order, float64 one unit of the last fp32 place larger, and float64 with every log
+//!                  decay and every decay one such unit stronger
 //! conv = bit for bit, the whole pool
 //! ```
 //! Each head of each written slot has a budget of its own, which knows the type of the pool. The norm of a key is one number for all
-//! that its token adds, and so is the strength of a head's gate; the emulations may have hit them by luck: hence the last versions.
+//! that its token adds, and so is the strength of a head's gate; decays near 1 may all be off the same way. The
+//! emulations may have hit them by luck: hence the last versions.
 
 use super::problem::{Commit, Problem};
 use super::run::{Arithmetic, compact, state};
@@ -67,7 +68,7 @@ impl Checked<'_> {
             for (records, slot) in commit.targets() {
                 let of = |arithmetic| state(p, commit, head, records, arithmetic);
                 let reference = of(Arithmetic::Golden);
-                let right = [Arithmetic::Forward, Arithmetic::Reverse, Arithmetic::StrongerGate].map(of);
+                let right = [Arithmetic::Forward, Arithmetic::Reverse, Arithmetic::StrongerDecay].map(of);
                 let larger: Vec<f64> = reference.iter().map(|s| s * (1.0 + FLOOR)).collect();
                 let base = slot * p.state_pitch + head * HEAD * HEAD;
                 let measured = StateOrder::VFirst.load(HEAD, HEAD, |i| got.get(base + i));

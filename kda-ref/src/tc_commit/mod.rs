@@ -13,6 +13,7 @@
 //! slices, in one of the modes of [`crate::Mode`].
 
 pub mod budgets;
+pub mod drift;
 pub mod problem;
 mod run;
 pub mod sample;

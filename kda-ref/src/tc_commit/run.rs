@@ -7,7 +7,7 @@ use crate::Mode;
 use crate::emulate::tc_verify as emulated;
 use crate::layout::StateOrder;
 use crate::records::{self, HeadGate, Records};
-use crate::tc_verify::head::GateOf;
+use crate::tc_verify::head::{GateOf, WEAKENED, single};
 use half::bf16;
 
 /// The arithmetic of a state.
@@ -15,8 +15,8 @@ use half::bf16;
 pub(super) enum Arithmetic {
     /// Float64.
     Golden,
-    /// Float64 with [`GateOf::stronger`] gates.
-    StrongerGate,
+    /// Float64 with [`GateOf::stronger`] gates and [`WEAKENED`] states.
+    StrongerDecay,
     /// fp32 from the first record on: the state decays once a record.
     Forward,
     /// fp32 from the last record, by running products of decays: the state decays once. As right as `Forward`.
@@ -69,7 +69,13 @@ pub(super) fn state(p: &Problem<'_>, commit: &Commit, head: usize, n: usize, ari
         Arithmetic::Forward => return in_fp32(emulated::commit),
         Arithmetic::Reverse => return in_fp32(emulated::commit_reverse),
         Arithmetic::Golden => records::commit(&mut state, &records, n, &gate.view()),
-        Arithmetic::StrongerGate => records::commit(&mut state, &records, n, &gate.stronger().view()),
+        Arithmetic::StrongerDecay => {
+            let gate = gate.stronger();
+            for i in 0..n {
+                state.iter_mut().for_each(|s| *s *= WEAKENED);
+                records::commit(&mut state, &single(&records, i), 1, &gate.view());
+            }
+        }
     }
     state
 }

@@ -4,15 +4,15 @@
 //! kg    the key bit for bit, but where the float64 value lies next to a rounding tie: there either neighbour; the raw gate bit
 //!       for bit
 //! corr  against float64 on the activations that the kernel took (below);   right versions: Emulate on the same activations,
-//!       float64 one unit of the last fp32 place larger, float64 with log decays that much larger
+//!       float64 one unit of the last fp32 place larger, float64 with every log decay and every decay one such unit stronger
 //! out   as corr, before rounding to bf16;   right versions: Emulate, and q on the other side of ties
 //! conv  bit for bit, the whole pool
 //! ```
 //! Which way a kernel's activations fell at a tie decides u by more than its arithmetic does: a value of v moves its row of u by
 //! half a unit of the last place of bf16. So the reference takes the kernel's own keys, which its records hold, and per row of the
 //! state the neighbours of v that the kernel's u is nearest to. Each head of each request has a budget of its own. A token's beta
-//! and the norm of its key are each one number for all its u, and so is the strength of a head's gate; the emulation may have hit
-//! them by luck: hence the other versions of u.
+//! and the norm of its key are each one number for all its u, and so is the strength of a head's gate; decays near 1 may all be off the
+//! same way. The emulation may have hit them by luck: hence the other versions of u.
 //!
 //! The contract's acceptance bounds ([`CORR_BOUND`], [`OUT_ULPS`]) hold for typical inputs; budgets are tighter there, and they
 //! stay right for inputs that are not typical.
@@ -140,7 +140,7 @@ impl Checked<'_> {
         let (o, records) = run(&taken, Arithmetic::Golden);
         let (o_emulated, emulated) = run(&taken, Arithmetic::Emulated);
         let scaled: Vec<f64> = records.corr.iter().map(|u| u * (1.0 + FLOOR)).collect();
-        let (_, stronger) = run(&taken, Arithmetic::StrongerGate);
+        let (_, stronger) = run(&taken, Arithmetic::StrongerDecay);
         let (o_other, _) = run(&Drafts { q: other.q, ..taken }, Arithmetic::Golden);
         let rows = (request.begin..request.begin + request.len).map(|row| row * got.out_pitch + head * HEAD);
         let out: Vec<f64> = rows.flat_map(|begin| Floats::Bf16(got.out).widened(begin, HEAD)).collect();

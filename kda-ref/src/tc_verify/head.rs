@@ -6,7 +6,7 @@ use crate::budget::FLOOR;
 use crate::emulate::tc_verify as emulated;
 use crate::gate::Gate;
 use crate::layout::StateOrder;
-use crate::records::{Drafts, HeadGate, Records, verify};
+use crate::records::{Drafts, HeadGate, Records, commit, verify};
 use crate::round::widen;
 
 /// The arithmetic of a head.
@@ -14,8 +14,8 @@ use crate::round::widen;
 pub(super) enum Arithmetic {
     /// Float64.
     Golden,
-    /// Float64 with [`GateOf::stronger`] gates.
-    StrongerGate,
+    /// Float64 with [`GateOf::stronger`] gates and [`WEAKENED`] states.
+    StrongerDecay,
     /// fp32 and bf16, as a kernel has it. Activations are bf16 values.
     Emulated,
 }
@@ -50,6 +50,38 @@ impl GateOf {
     }
 }
 
+/// What every token leaves of a state where each decay is one unit of the last fp32 place below 1 smaller than it should be.
+pub(crate) const WEAKENED: f64 = 1.0 - FLOOR / 2.0;
+
+/// Record `i` alone.
+pub(crate) fn single(records: &Records, i: usize) -> Records {
+    let corr = records.corr[i * HEAD..(i + 1) * HEAD].to_vec();
+    Records { corr, kg: records.kg[2 * i * HEAD..2 * (i + 1) * HEAD].to_vec(), ..*records }
+}
+
+/// As [`verify`], with [`WEAKENED`] states.
+fn verify_weakened(mut state: Vec<f64>, drafts: &Drafts, gate: &HeadGate<'_>, scale: f64) -> (Vec<f64>, Records) {
+    let (mut outs, mut records) = (Vec::new(), Records { keys: HEAD, values: HEAD, corr: Vec::new(), kg: Vec::new() });
+    for t in 0..drafts.raw_beta.len() {
+        let row = |x: &[f64]| x[t * HEAD..(t + 1) * HEAD].to_vec();
+        let token = Drafts {
+            q: row(&drafts.q),
+            k: row(&drafts.k),
+            v: row(&drafts.v),
+            raw_gate: row(&drafts.raw_gate),
+            raw_beta: vec![drafts.raw_beta[t]],
+            ..*drafts
+        };
+        state.iter_mut().for_each(|s| *s *= WEAKENED);
+        let (o, record) = verify(&state, &token, gate, scale);
+        commit(&mut state, &record, 1, gate);
+        outs.extend(o);
+        records.corr.extend(record.corr);
+        records.kg.extend(record.kg);
+    }
+    (outs, records)
+}
+
 /// The tokens of a head; `activations` is `[len, 3, heads, K]`.
 pub(super) fn drafts(p: &Problem<'_>, request: &Request, head: usize, activations: &[f64]) -> Drafts {
     let part = |part: usize| {
@@ -82,7 +114,7 @@ pub(super) fn run(
     let state = StateOrder::VFirst.load(HEAD, HEAD, |i| p.state.get(base + i));
     match arithmetic {
         Arithmetic::Golden => verify(&state, drafts, &gate.view(), p.scale),
-        Arithmetic::StrongerGate => verify(&state, drafts, &gate.stronger().view(), p.scale),
+        Arithmetic::StrongerDecay => verify_weakened(state, drafts, &gate.stronger().view(), p.scale),
         Arithmetic::Emulated => {
             let state: Vec<f32> = state.into_iter().map(|s| s as f32).collect();
             emulated::verify(&state, drafts, &gate.view(), p.scale as f32)

@@ -16,7 +16,8 @@ pub enum Gates {
     Lowest,
     /// No decay.
     Zero,
-    /// A quarter of the channels far out: with the softplus gate each of their tokens adds about -640 to the cumulative gate.
+    /// A quarter of the channels far out: with the softplus gate each of their tokens adds about -640 to the cumulative gate. The
+    /// others decay slowly.
     Far,
 }
 
@@ -50,7 +51,9 @@ impl Gates {
             Gates::Typical => (noise, bias),
             Gates::Lowest => all(if softplus { 5.0 } else { 60.0 }),
             Gates::Zero => all(-200.0),
-            Gates::Far => (noise, bias.iter().enumerate().map(|(i, b)| if i % 4 == 0 { 40.0 } else { *b }).collect()),
+            Gates::Far => {
+                (noise, bias.iter().enumerate().map(|(i, b)| if i % 4 == 0 { 40.0 } else { b - 4.0 }).collect())
+            }
         };
         let logs = match self {
             Gates::Typical => logs,
