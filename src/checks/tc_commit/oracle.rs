@@ -1,7 +1,8 @@
-//! Golden cases of third-party references: the states after each token, by the commit of as many records.
+//! Golden cases of third-party references: states after tokens, by the commit of as many records.
 //!
-//! The records of a case come from the golden model's verify in float64; each token is a request of its own that reads the
-//! initial state and writes a slot of its own. States of the cases are `[K, V]`.
+//! The records of a case are those of the golden model's verify, the corrections rounded to f32 and the keys as they are. Each
+//! number of tokens that the case has a state for is a request of its own, which reads the sequence's initial state and writes
+//! a slot of its own. States of the cases are `[K, V]`.
 
 use super::Failure;
 use super::call::Call;
@@ -11,93 +12,72 @@ use crate::checks::conv_verify::oracle::{floats, judged, keys_innermost};
 use half::bf16;
 use kda_ref::Mode;
 use kda_ref::floats::FloatVec;
-use kda_ref::gate::Gate;
-use kda_ref::records::{Drafts, HeadGate, Records, verify};
-use kda_ref::replay::{Case as Golden, Comparison};
+use kda_ref::replay::{Case as Golden, Comparison, tc_verify_call};
 use kda_ref::tc_commit::sample::{Sample, Switches};
 use kda_ref::tc_commit::{HEAD, run as golden};
+use kda_ref::tc_verify::run as verify;
 
-/// Most tokens of a case: its records are one window.
-const MOST_TOKENS: usize = 16;
-/// Elements of a state.
-const SIZE: usize = HEAD * HEAD;
-
-/// Runs the case; `None` if it is not one of this operator.
+/// Runs the case; `None` if it is not one of this operator: with a convolution keys are no bf16 numbers there.
 pub fn run(device: Device, case: &Golden) -> Result<Option<Vec<Comparison>>, Failure> {
     let has = |name: &str| case.tensors.contains_key(name);
-    let shape = case.tensors.get("in.q").map(|q| q.shape.as_slice());
-    let Some(&[1, tokens, ..]) = shape else { return Ok(None) };
-    let states = has("out.state_after") && !has("in.cu_seqlens") && has("in.h0");
-    if !states || tokens == 0 || tokens > MOST_TOKENS || case.heads == 0 || case.heads != case.value_heads {
+    let name = if has("out.state_after") { "out.state_after" } else { "out.final_state" };
+    if has("in.conv_state") || !has(name) {
         return Ok(None);
     }
-    let heads = case.heads;
-    let sample = sample(case, tokens)?;
+    let Some((sample, sequences)) = sample(case, name == "out.state_after")? else { return Ok(None) };
     let mut buffers = sample.buffers();
     golden(&sample.problem(), &mut buffers.outputs(), Mode::Emulate)?;
-    let written = heads * SIZE..(1 + tokens) * heads * SIZE;
+    let written = sequences * sample.state_pitch..sample.slots * sample.state_pitch;
     let right = buffers.state[written.clone()].to_vec();
     let call = Case { layers: vec![sample], table: false };
     let results = Call::new(device, &call)?.run(None)?;
     let measured: Vec<f64> = written.map(|at| results.layers[0].state.view().get(at)).collect();
-    let expected = keys_innermost(floats(case, "out.state_after", measured.len())?);
-    Ok(Some(judged("out.state_after", &expected, &measured, &right).to_vec()))
+    let expected = keys_innermost(floats(case, name, measured.len())?);
+    Ok(Some(judged(name, &expected, &measured, &right).to_vec()))
 }
 
-/// A request a token: the first so many records, from slot 0 to a slot of its own.
-fn sample(case: &Golden, tokens: usize) -> Result<Sample, Failure> {
-    let heads = case.heads;
-    let rows = tokens * heads * HEAD;
-    let (q, k, v) = (floats(case, "in.q", rows)?, floats(case, "in.k", rows)?, floats(case, "in.v", rows)?);
-    let (gates, betas) = (floats(case, "in.g_raw", rows)?, floats(case, "in.beta_raw", tokens * heads)?);
-    let (a_log, dt_bias) = (floats(case, "in.A_log", heads)?, floats(case, "in.dt_bias", heads * HEAD)?);
-    let initial = floats(case, "in.h0", heads * SIZE)?;
-    let records: Vec<Records> = (0..heads)
-        .map(|head| {
-            let of = |x: &[f64], width: usize| -> Vec<f64> {
-                (0..tokens).flat_map(|t| &x[(t * heads + head) * width..][..width]).copied().collect()
-            };
-            let drafts = Drafts {
-                keys: HEAD,
-                values: HEAD,
-                q: of(q, HEAD),
-                k: of(k, HEAD),
-                v: of(v, HEAD),
-                raw_gate: of(gates, HEAD),
-                raw_beta: of(betas, 1),
-            };
-            let dt_bias = &dt_bias[head * HEAD..][..HEAD];
-            let gate = HeadGate { gate: Gate::from_lower_bound(case.lower_bound), a_log: a_log[head], dt_bias };
-            verify(&initial[head * SIZE..][..SIZE], &drafts, &gate, 1.0).1
-        })
-        .collect();
-    let switches = Switches {
-        lower_bound: case.lower_bound,
-        bf16_state: false,
-        separate: true,
-        ..Switches::plain(tokens, heads, tokens)
-    };
-    let mut state: Vec<f32> = keys_innermost(initial).iter().map(|s| *s as f32).collect();
-    state.resize((1 + tokens) * heads * SIZE, 0.0);
-    // Every request has the records of all tokens.
-    let corr: Vec<f32> = records.iter().flat_map(|of_head| of_head.corr.iter().map(|u| *u as f32)).collect();
-    let kg: Vec<bf16> = records.iter().flat_map(|of_head| of_head.kg.iter().map(|x| bf16::from_f64(*x))).collect();
-    Ok(Sample {
-        switches,
-        slots: 1 + tokens,
+/// A request for the state after all tokens of each sequence, or after each of them, and the number of sequences.
+fn sample(case: &Golden, every: bool) -> Result<Option<(Sample, usize)>, Failure> {
+    let Some(tokens) = tc_verify_call(case)? else { return Ok(None) };
+    let mut verified = tokens.buffers();
+    verify(&tokens.problem(), &mut verified.outputs(), Mode::Exact)?;
+    let (heads, window, sequences) = (tokens.switches.heads, tokens.switches.window, tokens.switches.n_req);
+    let lengths = tokens.query_start.windows(2).map(|pair| pair[1] - pair[0]);
+    let requests: Vec<(usize, i32)> =
+        lengths.enumerate().flat_map(|(b, len)| (if every { 1 } else { len }..=len).map(move |n| (b, n))).collect();
+    if requests.iter().any(|(_, n)| *n == 0) {
+        return Ok(None); // a state that nothing is added to is not written
+    }
+    let (pitch, record) = (heads * HEAD * HEAD, heads * window * HEAD);
+    let mut state: Vec<f32> = (0..sequences * pitch).map(|at| tokens.state.view().get_f32(at)).collect();
+    state.resize((sequences + requests.len()) * pitch, 0.0);
+    let of = |row: &dyn Fn(usize) -> Vec<f64>| requests.iter().flat_map(|(b, _)| row(*b)).collect::<Vec<f64>>();
+    let corr = of(&|b| verified.corr[b * record..][..record].to_vec());
+    let kg = of(&|b| verified.kg[2 * b * record..][..2 * record].to_vec());
+    // Records behind the end of a sequence are no numbers, and nobody reads them.
+    let n_req = requests.len();
+    let sample = Sample {
+        switches: Switches {
+            lower_bound: case.lower_bound,
+            bf16_state: false,
+            separate: true,
+            ..Switches::plain(n_req, heads, window)
+        },
+        slots: sequences + n_req,
         state: FloatVec::F32(state),
-        state_pitch: heads * SIZE,
-        rows: tokens,
-        corr: corr.repeat(tokens),
-        kg: kg.repeat(tokens),
-        a_log: Some(a_log.iter().map(|a| *a as f32).collect()),
-        dt_bias: dt_bias.iter().map(|b| *b as f32).collect(),
+        state_pitch: pitch,
+        rows: n_req,
+        corr: corr.iter().map(|u| *u as f32).collect(),
+        kg: kg.iter().map(|x| bf16::from_f64(*x)).collect(),
+        a_log: tokens.a_log,
+        dt_bias: tokens.dt_bias,
         conv: Vec::new(),
         conv_pitch: 0,
-        slot_of: vec![0; tokens],
-        destinations: Some((1..=tokens as i32).collect()),
-        counts: (1..=tokens as i32).collect(),
-        boundary_tokens: vec![0; tokens],
-        boundary_slots: vec![-1; tokens],
-    })
+        slot_of: requests.iter().map(|(b, _)| *b as i32).collect(),
+        destinations: Some((0..n_req).map(|at| (sequences + at) as i32).collect()),
+        counts: requests.iter().map(|(_, n)| *n).collect(),
+        boundary_tokens: vec![0; n_req],
+        boundary_slots: vec![-1; n_req],
+    };
+    Ok(Some((sample, sequences)))
 }
