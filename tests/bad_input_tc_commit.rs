@@ -139,7 +139,7 @@ fn layouts_that_do_not_fit() {
     refused(&|p| p.corr = restrided(&p.corr, 1, 516), &["`corr`", "a stride of 512 elements along H"]);
     refused(&|p| p.kg = restrided(&p.kg, 2, 257), &["`kg`", "a stride of 256 elements along window"]);
     let conv = |strides: [u64; 3]| {
-        move |p: &mut Problem| p.conv = p.conv.map(|t| resized(&reshaped(&t, &t.shape().to_vec(), &strides), 0, 1))
+        move |p: &mut Problem| p.conv = p.conv.map(|t| resized(&reshaped(&t, t.shape(), &strides), 0, 1))
     };
     let one_slot = |p: &mut Problem| p.state = resized(&p.state, 0, 1);
     let pool = |strides: [u64; 3]| {
