@@ -9,6 +9,7 @@ pub mod delta_h;
 pub mod gemm;
 pub mod ladder;
 pub mod scale_add;
+pub mod tc_commit;
 pub mod tc_verify;
 
 use kda_core::{Executor, KernelDesc};
@@ -161,6 +162,7 @@ pub fn operators() -> Vec<Operator> {
             sample: tc_verify::sample,
             replay: |_, _| Ok(None),
         },
+        Operator { name: "tc_commit", run: tc_commit::run, sample: tc_commit::sample, replay: tc_commit::replay },
     ]);
     operators
 }
