@@ -155,7 +155,7 @@ pub fn operators() -> Vec<Operator> {
             sample: delta_h::sample,
             replay: |_, _| Ok(None),
         },
-        Operator { name: "tc_verify", run: tc_verify::run, sample: tc_verify::sample, replay: |_, _| Ok(None) },
+        Operator { name: "tc_verify", run: tc_verify::run, sample: tc_verify::sample, replay: tc_verify::replay },
         Operator {
             name: "tc_verify_portable",
             run: tc_verify::run_portable,

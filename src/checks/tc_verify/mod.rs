@@ -6,10 +6,12 @@
 //! | how does a problem run on a device | [`call`] |
 //! | what of its results is right | [`judge`] |
 //! | does the order of warps, copies and CTAs matter | [`schedules`] |
+//! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
 pub mod judge;
+pub mod oracle;
 pub mod problems;
 pub mod schedules;
 
@@ -17,6 +19,7 @@ use super::{Device, Extent, Request, Sink};
 use case::{Plan, options, shown};
 use judge::{Tallies, Tally};
 use kda_core::KernelDesc;
+use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
 use kda_runtime::operators::tc_verify::Variant;
@@ -73,4 +76,9 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         sink(row, 1.0);
     }
     Ok(())
+}
+
+/// Runs a golden case through the operator, which chooses the variant.
+pub fn replay(device: Device, case: &Golden) -> Result<Option<Vec<Comparison>>, String> {
+    oracle::run(device, case).map_err(|cause| cause.to_string())
 }
