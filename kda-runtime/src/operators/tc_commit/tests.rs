@@ -81,7 +81,7 @@ fn run(case: &Case, layers: &[Layer]) -> Vec<(Vec<f32>, Vec<bf16>)> {
     let problem = Problem {
         state: first.state.strided(elem, &[pool, heads, 128, 128], &strides).unwrap(),
         corr: corr.dense(Elem::F32, &[n + 1, heads, window, 128]).unwrap(),
-        kg: kg.dense(Elem::BF16, &[n + 1, heads, window, 2, 128]).unwrap(),
+        kg: kg.dense(Elem::BF16, &[n + 1, heads, window, 256]).unwrap(),
         a_log: case.a_log.then(|| a_log.dense(Elem::F32, &[heads]).unwrap()),
         dt_bias: dt_bias.dense(Elem::F32, &[heads, 128]).unwrap(),
         conv: case.conv.map(windows),
