@@ -54,7 +54,16 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         if let Some(why) = kind.refuses(variant) {
             return refuse(why);
         }
-        return Ok(Plan::of(prepare(variant)?));
+        return match prepare(variant) {
+            // Their distances are the launch's to see.
+            Err(LaunchError::Requirement { .. }) if variant.heads() > 0 => {
+                let (its, given) = (variant.heads(), layout.heads);
+                refuse(format!(
+                    "it is for {its} heads and two rows or more, without gaps; the call has {given} heads, or rows that lie otherwise"
+                ))
+            }
+            prepared => Ok(Plan::of(prepared?)),
+        };
     }
     let mut fit: Vec<Variant> = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none()).collect();
     fit.sort_by_key(|v| (!v.boxes(), v.heads() == 0, v.most_tokens(), !v.early()));
