@@ -254,6 +254,21 @@ fn nothing_to_do_is_no_launch() {
     assert_eq!(executor.last_stats(), None);
 }
 
+/// A pool without a slot has no live one.
+#[test]
+fn an_empty_pool_makes_rows_of_zeros() {
+    for order in [ConvOrder::TokenMajor, ConvOrder::ChannelMajor] {
+        let (executor, case) = (SimExecutor::default(), Plan::of(Switches { order, ..convolved() }).draw(SEED));
+        let mut call = Call::new(Device::simulator(&executor), &case).expect("memory");
+        call.problem.state = resized(&call.problem.state, 0, 0);
+        let pool = conv(&mut call.problem);
+        pool.state = resized(&pool.state, 0, 0);
+        let results = call.run(&Options::default()).expect("the call runs");
+        assert!(results.out.iter().all(|v| v.to_bits() == 0) && results.corr.iter().all(|v| v.is_nan()));
+        assert!(results.conv == case.sample.conv && results.changed == 0);
+    }
+}
+
 /// Runs the call, changed, on the variants of both kernels that are written for it: three requests of up to four tokens.
 #[track_caller]
 fn defined(switches: Switches, what: &str, change: &dyn Fn(&mut Sample)) {

@@ -33,7 +33,16 @@ pub struct Options {
 /// # Errors
 /// [`OpError`] says what was given and what is needed; nothing has been written.
 pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Result<Plan, OpError> {
-    let layout = validate(problem)?;
+    let mut layout = validate(problem)?;
+    let without = Problem { convolution: None, ..*problem };
+    let problem = match problem.state.shape()[0] {
+        // No request has a slot: outputs are zeros, whatever they would be made from.
+        0 => {
+            layout.channel_major = false;
+            &without
+        }
+        _ => problem,
+    };
     let kind = Kind::of(problem, &layout, options);
     let (major, minor) = executor.compute_capability();
     let runs = |variant: &Variant| variant.desc().arch.runs_on(major, minor);
