@@ -4,14 +4,12 @@
 use half::bf16;
 use kda_ref::Mode;
 use kda_ref::budget::max_abs_error;
-use kda_ref::conv::{TapType, convolve};
-use kda_ref::delta_rule::{Token, step};
+use kda_ref::conv::TapType;
 use kda_ref::floats::Floats;
-use kda_ref::gate::sigmoid;
-use kda_ref::norm::l2_normalise;
 use kda_ref::rng::Rng;
 use kda_ref::tc_commit::{self, Boundary, Compaction};
 use kda_ref::tc_verify::sample::{Gates, Sample, Switches};
+use kda_ref::tc_verify::uninterrupted::{Row, uninterrupted};
 use kda_ref::tc_verify::{self, ConvOrder, HEAD, Problem};
 
 const STEPS: usize = 12;
@@ -28,9 +26,6 @@ fn seed() -> u64 {
     seed
 }
 
-/// One token of a request: raw projections, raw gates, logits.
-type Row = (Vec<bf16>, Vec<bf16>, Vec<bf16>);
-
 /// What the chain gave of one request.
 #[derive(Default)]
 struct Stream {
@@ -41,55 +36,6 @@ struct Stream {
     keys: Vec<Vec<f64>>,
     /// Slots left behind, and the tokens that their states have.
     left: Vec<(usize, usize)>,
-}
-
-/// What the uninterrupted recurrence gives: outputs and keys of every token, and the states `[heads, V, K]` after each.
-struct Whole {
-    outs: Vec<Vec<f64>>,
-    keys: Vec<Vec<f64>>,
-    states: Vec<Vec<f64>>,
-}
-
-/// All accepted tokens of a request at once, from its first history and state.
-fn uninterrupted(p: &Problem<'_>, rows: &[Row], history: &[Vec<bf16>], state: &[f64], mode: Mode) -> Whole {
-    let taps = p.conv.expect("a convolution").taps;
-    let tap_type = if matches!(taps, Floats::Bf16(_)) { TapType::Bf16 } else { TapType::F32 };
-    let raw: Vec<&[bf16]> = history.iter().map(Vec::as_slice).chain(rows.iter().map(|row| row.0.as_slice())).collect();
-    let mut whole = Whole { outs: Vec::new(), keys: Vec::new(), states: Vec::new() };
-    let transposed = |s: &[f64]| -> Vec<f64> { (0..HEAD * HEAD).map(|i| s[i % HEAD * HEAD + i / HEAD]).collect() };
-    // K-first, as the recurrence has it.
-    let mut states: Vec<Vec<f64>> = state.chunks_exact(HEAD * HEAD).map(transposed).collect();
-    for (t, (_, gates, betas)) in rows.iter().enumerate() {
-        let (mut outs, mut keys) = (Vec::new(), Vec::new());
-        for (head, state) in states.iter_mut().enumerate() {
-            let part = |part: usize| -> Vec<f64> {
-                let channels = (part * HEADS + head) * HEAD..(part * HEADS + head + 1) * HEAD;
-                let y = |channel: usize| {
-                    let window = std::array::from_fn(|j| raw[t + j][channel].to_f32());
-                    let taps = std::array::from_fn(|j| taps.get_f32(channel * 4 + j));
-                    convolve(window, taps, None, tap_type, mode)
-                };
-                channels.map(y).collect()
-            };
-            let (mut q, mut k, v) = (part(0), part(1), part(2));
-            keys.extend(k.iter().copied());
-            l2_normalise(&mut q, p.scale);
-            l2_normalise(&mut k, 1.0);
-            let gate = |c: usize| {
-                let z = gates[head * HEAD + c].to_f64() + f64::from(p.dt_bias[head * HEAD + c]);
-                p.gate().log_decay(z, f64::from(p.a_log(head)))
-            };
-            let log_decay: Vec<f64> = (0..HEAD).map(gate).collect();
-            let (mut u, mut o) = (vec![0.0; HEAD], vec![0.0; HEAD]);
-            let beta = sigmoid(betas[head].to_f64());
-            step(state, Token { q: &q, k: &k, v: &v, log_decay: &log_decay, beta }, &mut u, &mut o);
-            outs.extend(o);
-        }
-        whole.outs.push(outs);
-        whole.keys.push(keys);
-        whole.states.push(states.iter().flat_map(|s| transposed(s)).collect());
-    }
-    whole
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +127,11 @@ fn chain(seed: u64, case: Case) {
             for t in 0..counts[b] as usize {
                 let row = call.query_start[b] as usize + t;
                 let of = |x: &[bf16], width: usize| x[row * width..][..width].to_vec();
-                stream.rows.push((of(&call.qkv, CHANNELS), of(&call.raw_g, width), of(&call.raw_beta, HEADS)));
+                stream.rows.push(Row {
+                    qkv: of(&call.qkv, CHANNELS),
+                    raw_g: of(&call.raw_g, width),
+                    raw_beta: of(&call.raw_beta, HEADS),
+                });
                 stream.outs.push(verified.out[row * call.out_pitch..][..width].to_vec());
                 let key = |head: usize| &verified.kg[2 * problem.record(b, head, t)..][..HEAD];
                 stream.keys.push((0..HEADS).flat_map(key).copied().collect());

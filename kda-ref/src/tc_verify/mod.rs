@@ -19,6 +19,7 @@ pub(crate) mod head;
 pub mod problem;
 mod run;
 pub mod sample;
+pub mod uninterrupted;
 pub(crate) mod validate;
 
 pub use budgets::{Checked, Got, HeadJudgement, reference};

@@ -25,6 +25,7 @@ pub struct SimExecutor {
     /// Tensors that the grid ahead of a dependent launch has settled, by name; `None` for those declared stable.
     settled: Option<Vec<&'static str>>,
     capability: (u8, u8),
+    multiprocessors: u32,
     state: Mutex<State>,
 }
 
@@ -59,7 +60,13 @@ impl SimExecutor {
             early: Vec::new(),
             cut: None,
         };
-        SimExecutor { options, settled: None, capability: CAPABILITY, state: Mutex::new(state) }
+        SimExecutor {
+            options,
+            settled: None,
+            capability: CAPABILITY,
+            multiprocessors: MULTIPROCESSORS,
+            state: Mutex::new(state),
+        }
     }
 
     /// The same, showing a compute capability that runs this kernel: its target's, if the usual one does not.
@@ -75,6 +82,12 @@ impl SimExecutor {
     /// The same, showing this compute capability: kernels are chosen as on such a device.
     pub fn with_capability(options: Options, capability: (u8, u8)) -> SimExecutor {
         SimExecutor { capability, ..SimExecutor::new(options) }
+    }
+
+    /// The same executor, showing so many multiprocessors: the CTAs of a persistent grid then take several items each where
+    /// these hold no more.
+    pub fn with_multiprocessors(self, multiprocessors: u32) -> SimExecutor {
+        SimExecutor { multiprocessors, ..self }
     }
 
     /// What the last launch that ran without a fault did.
@@ -216,7 +229,7 @@ impl Executor for SimExecutor {
     }
 
     fn multiprocessors(&self) -> u32 {
-        MULTIPROCESSORS
+        self.multiprocessors
     }
 
     fn allocate(&self, bytes: u64) -> Result<u64, ExecError> {

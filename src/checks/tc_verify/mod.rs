@@ -5,11 +5,13 @@
 //! | which problems are run | [`problems`], each made by [`case`] |
 //! | how does a problem run on a device | [`call`] |
 //! | what of its results is right | [`judge`] |
+//! | do steps of verify and commit come to the recurrence | [`chain`] |
 //! | does the order of warps, copies and CTAs matter | [`schedules`] |
 //! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
+pub mod chain;
 pub mod judge;
 pub mod oracle;
 pub mod problems;
@@ -29,14 +31,19 @@ pub use super::conv_verify::Failure;
 /// Share of the progress bar at which the problems end.
 const PROBLEMS_END: f64 = 0.7;
 
-/// Runs every variant for Hopper on its problems; rows of results a variant.
+/// Runs every variant for Hopper on its problems, rows of results a variant; then chains of steps on those that the operator chooses.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
-    run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)
+    run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)?;
+    let device = Device::of(request.device);
+    chain::run(device, request.extent, &[], request.seed, sink).map_err(|cause| cause.to_string())
 }
 
 /// The same of the portable variants.
 pub fn run_portable(request: &Request, sink: Sink) -> Result<(), String> {
-    run_of(&Variant::all().filter(|v| !v.boxes()).collect::<Vec<_>>(), request, sink)
+    let variants: Vec<Variant> = Variant::all().filter(|v| !v.boxes()).collect();
+    run_of(&variants, request, sink)?;
+    let device = Device::of(request.device);
+    chain::run(device, request.extent, &variants, request.seed, sink).map_err(|cause| cause.to_string())
 }
 
 fn run_of(variants: &[Variant], request: &Request, sink: Sink) -> Result<(), String> {

@@ -8,7 +8,7 @@ use crate::checks::{Device, Measured, Sink};
 use kda_runtime::executor::sim::{Schedule, SimExecutor, cta_order_name, schedule_name};
 use kda_runtime::operators::tc_verify::Variant;
 
-/// Every variant in every way, with tickets.
+/// Every variant in every way, with tickets; CTAs take several requests each.
 pub fn run(variants: &[Variant], seed: u64, sink: Sink, share: f64) -> Result<(), Failure> {
     let draw = |variant: &Variant| {
         let plan = Plan { counters: true, ..Plan::of(shown(*variant)) };
@@ -20,7 +20,7 @@ pub fn run(variants: &[Variant], seed: u64, sink: Sink, share: f64) -> Result<()
         let way = format!("schedule {}, CTAs {}", schedule_name(sim.schedule), cta_order_name(sim.cta_order));
         let mut all = Vec::new();
         for (variant, case) in &runs {
-            let executor = SimExecutor::new(sim);
+            let executor = SimExecutor::new(sim).with_multiprocessors(1);
             let result = Call::new(Device::simulator(&executor), case)?.run(&options(*variant));
             all.push(result.map_err(|cause| format!("{way}, seed {}: {cause}", sim.seed))?);
         }

@@ -3,7 +3,7 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | blocks of the operators | `conv_verify`, `decode`, `delta_h`, `tc_commit` |
+//! | blocks of the operators | `conv_verify`, `decode`, `delta_h`, `tc_commit`, `tc_verify` |
 //! | blocks of any kernel, from its description alone | `kernels` |
 //! | what is made wrong | `spoil` |
 //! | how an accepted block runs | `execute` |
@@ -17,6 +17,7 @@ mod golden;
 pub(super) mod kernels;
 mod spoil;
 mod tc_commit;
+mod tc_verify;
 
 use super::{Counts, Outcome, Sweep, finish};
 use crate::checks::{Extent, Request, Sink};
@@ -50,17 +51,19 @@ const GOLDEN: usize = 2_000;
 
 fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     if rng.below(GOLDEN) == 0 {
-        return match rng.below(3) {
+        return match rng.below(4) {
             0 => golden::case(rng, counts),
             1 => decode::golden(rng, counts),
-            _ => tc_commit::golden(rng, counts),
+            2 => tc_commit::golden(rng, counts),
+            _ => tc_verify::golden(rng, counts),
         };
     }
-    match rng.below(6) {
+    match rng.below(7) {
         0 => kernels::case(rng, counts),
         1 => decode::case(rng, counts),
         2 => delta_h::case(rng, counts),
         3 => tc_commit::case(rng, counts),
+        4 => tc_verify::case(rng, counts),
         _ => conv_verify::case(rng, counts),
     }
 }

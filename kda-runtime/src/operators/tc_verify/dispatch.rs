@@ -33,7 +33,16 @@ pub struct Options {
 /// # Errors
 /// [`OpError`] says what was given and what is needed; nothing has been written.
 pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Result<Plan, OpError> {
-    let layout = validate(problem)?;
+    let mut layout = validate(problem)?;
+    let without = Problem { convolution: None, ..*problem };
+    let problem = match problem.state.shape()[0] {
+        // No request has a slot: outputs are zeros, whatever they would be made from.
+        0 => {
+            layout.channel_major = false;
+            &without
+        }
+        _ => problem,
+    };
     let kind = Kind::of(problem, &layout, options);
     let (major, minor) = executor.compute_capability();
     let runs = |variant: &Variant| variant.desc().arch.runs_on(major, minor);
@@ -54,7 +63,16 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         if let Some(why) = kind.refuses(variant) {
             return refuse(why);
         }
-        return Ok(Plan::of(prepare(variant)?));
+        return match prepare(variant) {
+            // Their distances are the launch's to see.
+            Err(LaunchError::Requirement { .. }) if variant.heads() > 0 => {
+                let (its, given) = (variant.heads(), layout.heads);
+                refuse(format!(
+                    "it is for {its} heads and two rows or more, without gaps; the call has {given} heads, or rows that lie otherwise"
+                ))
+            }
+            prepared => Ok(Plan::of(prepared?)),
+        };
     }
     let mut fit: Vec<Variant> = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none()).collect();
     fit.sort_by_key(|v| (!v.boxes(), v.heads() == 0, v.most_tokens(), !v.early()));

@@ -3,7 +3,8 @@
 //! Each request has up to Q tokens, whose number the device alone knows. Their outputs are written, and a record of each
 //! token: the correction u, the key and the raw gate. The state is read once and keeps its bits;
 //! `tc_commit` applies the records of the tokens that were accepted. Causal conv1d + SiLU are fused or not; the history of
-//! the convolution is rolled in place. Sizes: K = V = 128, convolution width 4, as many heads of q and k as of v.
+//! the convolution is rolled in place. Sizes: K = V = 128, convolution width 4; as many heads of q and k as of v, or without a
+//! convolution a fraction of them.
 //!
 //! | file | question |
 //! | --- | --- |

@@ -8,8 +8,9 @@ use kda_core::TensorArg;
 pub struct Convolution {
     /// `[D, 4]` f32 or bf16: taps, the last for the token. bf16 taps round each product to bf16. There is no bias.
     pub weight: TensorArg,
-    /// `[slots, D, Q + 2]` bf16, oldest input first; memory order `[Q + 2, D]`, with even strides, or `[D, Q + 2]` by strides. A
-    /// request of n tokens leaves its rows 0 to n + 1: the two inputs ahead of its tokens, and these.
+    /// `[slots, D, Q + 2]` bf16, oldest input first; memory order `[Q + 2, D]`, with even slot and row strides, or `[D, Q + 2]` by
+    /// strides. A request of n tokens leaves its rows 0 to n + 1: the two inputs ahead of its tokens, and these. `tc_commit` moves
+    /// rows of `[Q + 2, D]` by 16 bytes.
     pub state: TensorArg,
     /// `[B]` i32: of the three inputs ahead of a request's tokens the first is row `accepted - 1` of its history. What is less
     /// than 1 counts as 1, what is more than Q as Q.
@@ -23,9 +24,10 @@ pub struct Convolution {
 /// S <- S exp(g_t);   u_t = sigmoid(beta_t) (v_t - S k_t);   S <- S + u_t k_t^T;   o_t = S q_t
 /// ```
 /// `query_start[b]` is a request's first row, `query_start[b + 1]` the one behind its last. A request with more than Q rows has
-/// Q; one whose rows are not in order, or not within T, has none. A slot is live when `null < slot < slots`: of requests
+/// Q; one whose rows are not in order, or not within T, has none. Outputs of rows that several requests have are undefined. A slot is live when `null < slot < slots`: of requests
 /// without a live slot the outputs are zeros, and nothing else is written. Live slots are distinct where there is a convolution:
-/// what requests of the same slot leave in its history is undefined, and nothing else is. What a call writes shares no memory
+/// what requests of the same slot leave in its history, and what they make of it, is undefined, and nothing else is. There a request
+/// with tokens has its first one accepted at least: the oldest input ahead of it is gone. What a call writes shares no memory
 /// with anything else that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
