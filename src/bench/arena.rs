@@ -24,6 +24,8 @@ pub enum Content {
     NarrowHistory,
     /// bf16 normals of deviation 0.1: states.
     NarrowState,
+    /// bf16 normals of deviation 0.3: weights.
+    NarrowWeight,
     /// bf16, uniform within 0.1: keys.
     Keys,
     /// The same in a pool of their own: what keys are projected by.
@@ -42,7 +44,7 @@ pub enum Content {
     Exact,
 }
 
-const CONTENTS: usize = 14;
+const CONTENTS: usize = 15;
 /// Every tensor starts at a multiple of this many bytes.
 const ALIGN: u64 = 512;
 /// Bytes up to which a pool is counted: more than any device has, and the sum over all pools is a `u64`.
@@ -104,8 +106,12 @@ impl<'e> Arena<'e> {
             let drawn = rng.normals_f32(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
-        for (content, sigma) in [(Content::Activation, 1.0), (Content::NarrowHistory, 1.0), (Content::NarrowState, 0.1)]
-        {
+        for (content, sigma) in [
+            (Content::Activation, 1.0),
+            (Content::NarrowHistory, 1.0),
+            (Content::NarrowState, 0.1),
+            (Content::NarrowWeight, 0.3),
+        ] {
             let drawn = rng.normals_bf16(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
