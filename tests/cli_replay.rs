@@ -60,7 +60,7 @@ impl Drop for Copy {
 fn every_golden_case_passes() {
     let ran = kda(&["replay", ORACLE]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
-    assert_eq!(ran.out.lines().last(), Some("38 passed, 0 failed, 1 skipped"));
+    assert_eq!(ran.out.lines().last(), Some("41 passed, 0 failed, 1 skipped"));
     assert!(ran.err.is_empty(), "{}", ran.err);
     let skipped = ran.out.lines().find(|line| line.starts_with("tiny_kda_lm")).expect("a row of the skipped case");
     assert!(skipped.contains("golden model") && skipped.contains("skip: a whole language model"), "{skipped}");
@@ -107,6 +107,7 @@ fn the_operator_replays_the_cases_that_are_its_own() {
             "beta_saturated",
         ];
         assert_eq!(replayed(" delta_h "), chunked);
+        assert_eq!(replayed(" tc_commit "), ["t1_softplus", "t4_verify_softplus", "beta_saturated"]);
     }
 }
 
@@ -120,6 +121,7 @@ fn the_operator_is_held_against_every_expected_tensor() {
         ("conv_t1_decode", &["conv_verify", "decode"], "out.final_state"),
         ("conv_t1_decode", &["conv_verify", "decode"], "out.conv_state"),
         ("t3_verify_safe_gva", &["decode"], "out.state_after"),
+        ("t4_verify_softplus", &["decode", "tc_commit"], "out.state_after"),
         ("t1_pool_slots", &["decode"], "out.state_pool"),
         ("beta_saturated", &["decode"], "out.o"),
         ("gate_safe_extremes", &["decode", "delta_h"], "out.final_state"),
@@ -129,8 +131,8 @@ fn the_operator_is_held_against_every_expected_tensor() {
         let copy = Copy::new(&format!("operator-{case}-{tensor}"));
         copy.edit(&format!("{case}.safetensors"), |bytes| negate_largest(bytes, tensor));
         let ran = kda(&["replay", copy.0.to_str().unwrap(), "--case", case, "--backend", "sim"]);
-        // `delta_h` knows no outputs of a layer.
-        let passed = usize::from(case == "beta_saturated");
+        // `delta_h` and `tc_commit` know no outputs of a layer.
+        let passed = 2 * usize::from(case == "beta_saturated");
         let summary = format!("{passed} passed, {} failed, 0 skipped", 1 + operators.len());
         assert_eq!((ran.code, ran.out.lines().last()), (Some(1), Some(summary.as_str())), "{}", ran.out);
         for operator in operators {
@@ -160,7 +162,7 @@ fn negate_largest(bytes: &mut [u8], tensor: &str) {
 #[test]
 fn cases_are_chosen_by_name() {
     let ran = kda(&["replay", ORACLE, "--case", CASE, "--case", "varlen_0_3_0"]);
-    assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("5 passed, 0 failed, 0 skipped")));
+    assert_eq!((ran.code, ran.out.lines().last()), (Some(0), Some("6 passed, 0 failed, 0 skipped")));
     let ran = kda(&["replay", ORACLE, "--case", "t1_softpluss"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.err.contains("`t1_softpluss`") && ran.err.contains("near it: `t1_softplus`"), "{}", ran.err);
@@ -187,10 +189,10 @@ fn a_changed_value_fails_and_names_the_case() {
     });
     let ran = copy.replay();
     assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ran.err);
-    assert_eq!(ran.out.lines().last(), Some("0 passed, 3 failed, 0 skipped"));
+    assert_eq!(ran.out.lines().last(), Some("0 passed, 4 failed, 0 skipped"));
     assert!(ran.err.contains("case t1_softplus, golden model: ") && ran.err.contains("is off by"), "{}", ran.err);
     let whole = kda(&["replay", copy.0.to_str().unwrap()]);
-    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("35 passed, 3 failed, 1 skipped")));
+    assert_eq!((whole.code, whole.out.lines().last()), (Some(1), Some("37 passed, 4 failed, 1 skipped")));
 }
 
 /// What a test does to a copy.

@@ -11,6 +11,7 @@
 //! | [`delta_h_portable`] | the chains for every architecture from sm_80 on |
 //! | [`tc_verify`] | verify of draft tokens on tensor cores, with compact records instead of states |
 //! | [`tc_verify_portable`] | the same for every architecture from sm_80 on, also of states of f32 |
+//! | [`tc_commit`] | records of accepted draft tokens, applied to the states of all layers |
 //!
 //! Kernels are written in the kernel language and compiled while the crate builds; what remains at run time is one
 //! [`kda_core::KernelDesc`] a variant and a typed launch struct a kernel.
@@ -25,6 +26,7 @@ pub use families::decode::decode;
 pub use families::delta_h::{delta_h, delta_h_portable, delta_h_schedule};
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
+pub use families::tc_commit::tc_commit;
 pub use families::tc_verify::{tc_verify, tc_verify_portable};
 pub use sources::{SOURCES, Source};
 
@@ -43,4 +45,5 @@ pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
         .chain(delta_h_portable::DESCS)
         .chain(tc_verify::DESCS)
         .chain(tc_verify_portable::DESCS)
+        .chain(tc_commit::DESCS)
 }

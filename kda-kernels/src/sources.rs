@@ -22,7 +22,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 17] = [
+pub const SOURCES: [Source; 18] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -44,6 +44,7 @@ pub const SOURCES: [Source; 17] = [
         text: include_str!("families/tc_verify/portable.rs"),
         libraries: &[DRAFT, SOLVE],
     },
+    Source { family: "tc_commit", text: include_str!("families/tc_commit.rs"), libraries: &[MATH, STEP] },
 ];
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ impl<'a> Suffixes<'a> {
     }
 }
 
+const ISA_7_4: Gate = Gate::new(7, 4, Arch::SM_80);
 const SM_90: Gate = Gate::new(7, 8, Arch::SM_90);
 
 modifiers! {
@@ -84,11 +85,12 @@ modifiers! {
     CacheOperator { Ca = ".ca", Cg = ".cg", Cs = ".cs", Cv = ".cv", Wb = ".wb", Wt = ".wt", Lu = ".lu" }
     /// L1 eviction priority.
     L1Priority {
-        EvictNormal = ".L1::evict_normal", EvictUnchanged = ".L1::evict_unchanged", EvictFirst = ".L1::evict_first",
-        EvictLast = ".L1::evict_last", NoAllocate = ".L1::no_allocate",
+        EvictNormal = ".L1::evict_normal" @ ISA_7_4, EvictUnchanged = ".L1::evict_unchanged" @ ISA_7_4,
+        EvictFirst = ".L1::evict_first" @ ISA_7_4, EvictLast = ".L1::evict_last" @ ISA_7_4,
+        NoAllocate = ".L1::no_allocate" @ ISA_7_4,
     }
     /// L2 prefetch size.
-    L2Prefetch { B64 = ".L2::64B", B128 = ".L2::128B", B256 = ".L2::256B" }
+    L2Prefetch { B64 = ".L2::64B" @ ISA_7_4, B128 = ".L2::128B" @ ISA_7_4, B256 = ".L2::256B" @ ISA_7_4 }
     /// Rounding of a floating-point operation.
     Round { Rn = ".rn", Rz = ".rz", Rm = ".rm", Rp = ".rp", Rna = ".rna", Rni = ".rni", Rzi = ".rzi", Rmi = ".rmi", Rpi = ".rpi" }
     /// Accuracy of a transcendental or a division: an approximation, or a rounding.
@@ -184,7 +186,7 @@ flags! {
     /// Read-only data path.
     NonCoherent = ".nc",
     /// The access carries an L2 cache policy as its last operand.
-    CacheHint = ".L2::cache_hint" @ Gate::new(7, 4, Arch::SM_80),
+    CacheHint = ".L2::cache_hint" @ ISA_7_4,
     /// The branch is taken by all threads of the warp or by none.
     Uniform = ".uni",
     /// Wait only until the source of bulk copies has been read.

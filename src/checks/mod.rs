@@ -9,6 +9,7 @@ pub mod delta_h;
 pub mod gemm;
 pub mod ladder;
 pub mod scale_add;
+pub mod tc_commit;
 pub mod tc_verify;
 
 use kda_core::{Executor, KernelDesc};
@@ -154,7 +155,14 @@ pub fn operators() -> Vec<Operator> {
             sample: delta_h::sample,
             replay: |_, _| Ok(None),
         },
-        Operator { name: "tc_verify", run: tc_verify::run, sample: tc_verify::sample, replay: |_, _| Ok(None) },
+        Operator { name: "tc_verify", run: tc_verify::run, sample: tc_verify::sample, replay: tc_verify::replay },
+        Operator {
+            name: "tc_verify_portable",
+            run: tc_verify::run_portable,
+            sample: tc_verify::sample,
+            replay: |_, _| Ok(None),
+        },
+        Operator { name: "tc_commit", run: tc_commit::run, sample: tc_commit::sample, replay: tc_commit::replay },
     ]);
     operators
 }

@@ -12,7 +12,7 @@ use kda_kernels::{SOURCES, Source};
 /// The variant that stands for a kernel with several. `conv_verify` has two designs: rows over 32 lanes with an output
 /// that is staged, and rows over 8 lanes, here in several passes; each with one of the pools of engines. `decode` has two: sums by shuffles with a warp that does nothing
 /// but roll, and sums through shared memory.
-const CHOSEN: [&str; 7] = [
+const CHOSEN: [&str; 8] = [
     "scale_add__block128",
     "cluster_sum__ctas2",
     "gemm_ws__bn256_stages4_ctas2_bf16_silu",
@@ -20,6 +20,7 @@ const CHOSEN: [&str; 7] = [
     "conv_verify__bv32_lanes8_ctas1_bf16_inner_t8_long",
     "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first",
     "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first",
+    "tc_commit__rows32_bf16_most8_sm_90",
 ];
 
 /// One variant of every shipped design.
@@ -100,12 +101,14 @@ mod tests {
     use super::*;
 
     /// Kernels that are not changed at random: what is wrong with changed ones is in `tests/wrong_delta_h.rs`.
-    const UNCHANGED: [&str; 5] = [
+    const UNCHANGED: [&str; 7] = [
         "schedule__i32",
         "delta_h__nomaps_nosplit_vs32_cluster1_nostream_nov_first_noscalar",
         "delta_h__maps_nosplit_vs64_cluster1_nostream_nov_first_noscalar",
         "delta_h__nomaps_split_vs64_cluster2_stream_v_first_noscalar",
         "delta_h_portable__vs32_nov_first_scalar",
+        "tc_verify__heads0_conv_nochannel_major_bf16_nosoftplus_noearly",
+        "tc_verify_portable__tokens8_conv_nochannel_major_bf16_nosoftplus_bf16",
     ];
 
     #[test]

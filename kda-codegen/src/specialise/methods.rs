@@ -64,6 +64,9 @@ impl Specialiser<'_> {
                 view.hint.prefetch = hint.prefetch.or(view.hint.prefetch);
                 Ok(Value::Global(view))
             }
+            (Value::Global(view), "based_at" | "based_at_if") => {
+                Ok(Value::Global(Box::new(self.based_at(*view, &name, &args, site)?)))
+            }
             (Value::Global(view), "is_present") => {
                 let [] = self.arguments(&name, &args, site)?;
                 Ok(match self.present(&view) {

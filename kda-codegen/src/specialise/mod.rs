@@ -12,7 +12,7 @@
 //! | calls: device functions, functions, methods | `call`, `functions`, `math`, `lanes`, `methods` |
 //! | control | `control`, `loops`, `trips`, `join`, `trial` |
 //! | work that a counter hands out | `tickets` |
-//! | memory | `views`, `global`, `shared`, `tile`, `tile_access`, `shared_access` |
+//! | memory | `views`, `based`, `global`, `shared`, `tile`, `tile_access`, `shared_access` |
 //! | matrices in the registers of a warp | `fragment` |
 //! | products of warpgroups | `products` |
 //! | roles, barriers, bulk copies, dependent launch | `roles`, `sync`, `mbarrier` |
@@ -24,6 +24,7 @@
 
 mod assign;
 mod attributes;
+mod based;
 mod budget;
 mod builder;
 mod call;

@@ -137,7 +137,8 @@ pub struct GlobalView {
     pub hint: Hint,
     /// Presence of an optional tensor.
     pub present: Option<Reg>,
-    /// It may be a part of a second parameter; the register holds the address from which terms and offset count.
+    /// The register holds the address from which terms and offset count, not the parameter: it may be a part of a second
+    /// parameter, or of a tensor at another address, which counts as this parameter.
     pub picked: Option<(usize, Reg)>,
     /// Among whom the address is the same.
     pub uniform: Uniform,

@@ -290,8 +290,8 @@ impl Specialiser<'_> {
             && !mapped(&b)
             && a.present.is_none()
             && b.present.is_none()
-            && a.picked.is_none()
-            && b.picked.is_none();
+            && one_tensor(&a)
+            && one_tensor(&b);
         let inner = !a.axes.is_empty() || a.inner == b.inner;
         if a.elem != b.elem || strides(&a) != strides(&b) || !inner || !plain {
             let (a, b) = (Value::Global(Box::new(a)).describe(), Value::Global(Box::new(b)).describe());
@@ -339,6 +339,11 @@ impl Specialiser<'_> {
             Add { round, ftz, sat, ty: Type::U64, dst, a: a.into(), b: b.clone() }.into()
         })
     }
+}
+
+/// A part of one parameter, wherever it begins.
+fn one_tensor(view: &GlobalView) -> bool {
+    view.picked.is_none_or(|(param, _)| param == view.param)
 }
 
 /// The divisor of an index times a stride; a product past 64 bits keeps the stride's.

@@ -4,6 +4,7 @@
 
 mod absent_maps;
 mod arithmetic;
+mod based;
 mod clusters;
 mod collectives;
 mod control;

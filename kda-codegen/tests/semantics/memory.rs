@@ -117,6 +117,34 @@ mod family {
     assert!(!run.compiled.ptx.contains("12884901888]"), "{}", run.compiled.ptx);
 }
 
+/// Hints need PTX 7.4, on every architecture.
+#[test]
+fn hints_have_their_version() {
+    for (hint, version) in [
+        ("l2::prefetch_256()", "7.4"),
+        ("NO_ALLOCATE", "7.4"),
+        ("l2::evict_first()", "7.4"),
+        ("l2::evict_first_if(n == 7)", "7.4"),
+        ("", "7.0"),
+    ] {
+        let hint = if hint.is_empty() { String::new() } else { format!(".hint({hint})") };
+        let source = format!(
+            "#[kernels(arch = sm_80)]
+mod family {{
+    #[kernel(block = 32, grid = 1)]
+    fn k(#[dims(32)] x: Global<u32>, #[dims(32)] y: GlobalMut<u32>, n: u32) {{
+        y.at([lane]).store(x.at([lane]){hint}.load() + n);
+    }}
+}}"
+        );
+        let mut run = Run::new(&source);
+        assert!(run.compiled.ptx.contains(&format!(".version {version}\n")), "{}", run.compiled.ptx);
+        run.assemble();
+        let y = run.tensor("x", &[5u32; 32]).tensor("y", &[0u32; 32]).set("n", 7u32).launch(1).read::<u32>("y");
+        assert_eq!(y, [12; 32]);
+    }
+}
+
 #[test]
 fn vectors_of_sixteen_bits() {
     let source = "#[kernels(arch = sm_90)]

@@ -12,6 +12,7 @@ pub mod decode;
 pub mod delta_h;
 mod limits;
 pub mod preference;
+pub mod tc_commit;
 pub mod tc_verify;
 
 use kda_core::exec::{ExecError, Stream};

@@ -49,7 +49,7 @@ pub fn fits(variant: Variant, switches: &Switches) -> bool {
     variant.taps() == taps
         && variant.channel_major() == channel_major
         && variant.softplus() == switches.lower_bound.is_none()
-        && variant.states().contains(&if switches.bf16_state { Elem::BF16 } else { Elem::F32 })
+        && variant.state() == if switches.bf16_state { Elem::BF16 } else { Elem::F32 }
         && variant.most_tokens() as usize >= switches.window
         && (known == 0 || known == switches.heads && switches.padding == 0)
 }
@@ -70,7 +70,7 @@ pub fn shown(variant: Variant) -> Switches {
         taps: variant.taps().map(|taps| if taps == Elem::BF16 { TapType::Bf16 } else { TapType::F32 }),
         order: if variant.channel_major() { ConvOrder::ChannelMajor } else { ConvOrder::TokenMajor },
         lower_bound: (!variant.softplus()).then_some(-5.0),
-        bf16_state: variant.states().contains(&Elem::BF16),
-        ..Switches::plain(if heads > 1 { 2 } else { 5 }, heads, 8)
+        bf16_state: variant.state() == Elem::BF16,
+        ..Switches::plain(if heads > 1 { 2 } else { 5 }, heads, variant.most_tokens() as usize)
     }
 }

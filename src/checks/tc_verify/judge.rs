@@ -2,7 +2,7 @@
 //!
 //! Outputs and corrections are held against float64 within budgets derived from the emulation; keys and gates of the records,
 //! the rolled histories, zeros of requests without a slot and everything that must not be touched are compared bit for bit; and
-//! every variant must give the bits of the first one of its kernel.
+//! every variant must give the bits of the first one of its kernel for as many tokens.
 
 use super::Failure;
 use super::call::{Call, Results};
@@ -98,15 +98,13 @@ impl<'a> Expected<'a> {
 /// Runs a case on every variant that is written for it.
 pub fn on_variants(device: Device, case: &Case, variants: &[Variant], tallies: &mut Tallies) -> Result<(), Failure> {
     let expected = Expected::of(case)?;
-    let mut first: Option<Results> = None;
+    let mut first: BTreeMap<(bool, u32), Results> = BTreeMap::new();
     for variant in variants.iter().filter(|v| fits(**v, &case.sample.switches)) {
         let Some(tally) = tallies.get_mut(variant.desc().entry) else { continue };
         let results = Call::new(device, case)?.run(&options(*variant))?;
         tally.judge(&results, &expected);
-        match &first {
-            None => first = Some(results),
-            Some(first) => tally.wrong_bits += first.differing_bits(&results),
-        }
+        let first = first.entry((variant.boxes(), variant.most_tokens())).or_insert_with(|| results.clone());
+        tally.wrong_bits += first.differing_bits(&results);
     }
     Ok(())
 }

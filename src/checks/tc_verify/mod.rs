@@ -6,10 +6,12 @@
 //! | how does a problem run on a device | [`call`] |
 //! | what of its results is right | [`judge`] |
 //! | does the order of warps, copies and CTAs matter | [`schedules`] |
+//! | do the golden cases of third-party references agree | [`oracle`] |
 
 pub mod call;
 pub mod case;
 pub mod judge;
+pub mod oracle;
 pub mod problems;
 pub mod schedules;
 
@@ -17,6 +19,7 @@ use super::{Device, Extent, Request, Sink};
 use case::{Plan, options, shown};
 use judge::{Tallies, Tally};
 use kda_core::KernelDesc;
+use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
 use kda_runtime::operators::tc_verify::Variant;
@@ -29,6 +32,11 @@ const PROBLEMS_END: f64 = 0.7;
 /// Runs every variant for Hopper on its problems; rows of results a variant.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)
+}
+
+/// The same of the portable variants.
+pub fn run_portable(request: &Request, sink: Sink) -> Result<(), String> {
+    run_of(&Variant::all().filter(|v| !v.boxes()).collect::<Vec<_>>(), request, sink)
 }
 
 fn run_of(variants: &[Variant], request: &Request, sink: Sink) -> Result<(), String> {
@@ -68,4 +76,9 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         sink(row, 1.0);
     }
     Ok(())
+}
+
+/// Runs a golden case through the operator, which chooses the variant.
+pub fn replay(device: Device, case: &Golden) -> Result<Option<Vec<Comparison>>, String> {
+    oracle::run(device, case).map_err(|cause| cause.to_string())
 }

@@ -8,8 +8,9 @@ use kda_ref::tc_verify::ConvOrder;
 use kda_ref::tc_verify::sample::{Gates, Switches};
 use kda_runtime::Backend;
 
-/// Most tokens of a kernel for Hopper.
-const MOST_TOKENS: usize = 8;
+/// Most tokens that every kernel takes, and that any does.
+const TOKENS: usize = 8;
+const MOST_TOKENS: usize = 16;
 
 /// Inputs of a kernel: behind a convolution, or ahead of one with taps of a type and a history in an order.
 pub const INPUTS: [(Option<TapType>, ConvOrder); 5] = [
@@ -26,7 +27,10 @@ pub fn problems(extent: Extent, backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     if extent == Extent::Full {
         let (rounds, most) = if backend == Backend::Sim { (24, 3) } else { (400, 12) };
         for _ in 0..rounds {
-            let switches = Switches::random(rng, most, 4, MOST_TOKENS);
+            let mut switches = Switches::random(rng, most, 4, MOST_TOKENS);
+            if switches.lower_bound.is_none() {
+                switches.window = switches.window.min(TOKENS);
+            }
             plans.push(Plan { counters: rng.coin(), ..Plan::of(switches) });
         }
         if backend == Backend::Cuda {
@@ -60,6 +64,10 @@ pub fn few() -> Vec<Plan> {
             let gates = if lower_bound.is_some() { Gates::Lowest } else { Gates::Far };
             plans.push(Plan::of(Switches { gates, ..plain(1, 1, 8) }));
             plans.push(Plan::of(Switches { gates: Gates::Zero, input_sigma: 0.02, ..plain(1, 1, 1) }));
+            if lower_bound.is_some() {
+                plans.push(Plan::of(plain(1, 1, 16)));
+                plans.push(Plan::of(Switches { ragged: true, nulls: true, padding: 16, ..plain(3, 2, 11) }));
+            }
             if taps.is_some() && order == ConvOrder::TokenMajor {
                 plans.push(Plan { counters: true, ..Plan::of(Switches { nulls: true, ..plain(2, 12, 8) }) });
             }
@@ -77,7 +85,7 @@ fn large() -> Vec<Plan> {
     let sizes = [(512, 12), (300, 12), (700, 5), (40, 96), (9000, 1)];
     let taps = Some(TapType::Bf16);
     let plan = |(n_req, heads), counters| {
-        let switches = Switches { taps, ragged: true, nulls: true, ..Switches::plain(n_req, heads, MOST_TOKENS) };
+        let switches = Switches { taps, ragged: true, nulls: true, ..Switches::plain(n_req, heads, TOKENS) };
         Plan { counters, ..Plan::of(switches) }
     };
     [false, true].into_iter().flat_map(|counters| sizes.map(|size| plan(size, counters))).collect()
@@ -93,7 +101,7 @@ mod tests {
     type Meets = fn(&Plan) -> bool;
 
     const NEEDED: [(&str, Meets); 10] = [
-        ("full windows of 8", |p| p.switches.window == 8 && !p.switches.ragged),
+        ("full windows", |p| [8, 16].contains(&p.switches.window) && !p.switches.ragged),
         ("a window of one", |p| p.switches.window == 1),
         ("ragged lengths", |p| p.switches.ragged),
         ("slots that are not live", |p| p.switches.nulls),

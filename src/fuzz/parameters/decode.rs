@@ -210,7 +210,7 @@ fn execute(plan: Planner, mut problem: Problem, options: &Options, rng: &mut Rng
 
 /// Entries of an index table: live ones from `first .. first + count`, each once, among ones that are not live in a pool of
 /// `length`.
-fn table_of(entries: usize, first: u64, count: u64, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn table_of(entries: usize, first: u64, count: u64, length: u64, null: i32, rng: &mut Rng) -> Vec<u8> {
     let drawn = indices(entries, count, null, rng);
     let moved = drawn.chunks_exact(4).flat_map(|bytes| {
         let index = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

@@ -3,7 +3,7 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | blocks of the operators `conv_verify`, `decode` and `delta_h` | `conv_verify`, `decode`, `delta_h` |
+//! | blocks of the operators | `conv_verify`, `decode`, `delta_h`, `tc_commit` |
 //! | blocks of any kernel, from its description alone | `kernels` |
 //! | what is made wrong | `spoil` |
 //! | how an accepted block runs | `execute` |
@@ -16,6 +16,7 @@ pub(super) mod execute;
 mod golden;
 pub(super) mod kernels;
 mod spoil;
+mod tc_commit;
 
 use super::{Counts, Outcome, Sweep, finish};
 use crate::checks::{Extent, Request, Sink};
@@ -49,12 +50,17 @@ const GOLDEN: usize = 2_000;
 
 fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     if rng.below(GOLDEN) == 0 {
-        return if rng.coin() { golden::case(rng, counts) } else { decode::golden(rng, counts) };
+        return match rng.below(3) {
+            0 => golden::case(rng, counts),
+            1 => decode::golden(rng, counts),
+            _ => tc_commit::golden(rng, counts),
+        };
     }
-    match rng.below(5) {
+    match rng.below(6) {
         0 => kernels::case(rng, counts),
         1 => decode::case(rng, counts),
         2 => delta_h::case(rng, counts),
+        3 => tc_commit::case(rng, counts),
         _ => conv_verify::case(rng, counts),
     }
 }

@@ -34,7 +34,7 @@ pub mod tc_verify {
     )]
     #[requires(HEADS == 0 || heads == HEADS, heads >= 1, ctas % heads == 0, blocks == 8 * heads)]
     #[requires(window >= 1, window <= T, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
-    #[requires(qkv_pitch % 2 == 0, qkv_part == heads * K, qkv_part % 2 == 0, g_pitch % 2 == 0, out_pitch % 2 == 0, null >= -1)]
+    #[requires(qkv_pitch % 2 == 0, qkv_part % K == 0, total == 0 || qkv_part == heads * K, g_pitch % 2 == 0, out_pitch % 2 == 0, null >= -1)]
     #[requires(corr_row % 2 == 0, corr_head % 2 == 0, kg_row % 2 == 0, kg_head % 2 == 0)]
     #[requires(HEADS == 0 || qkv_pitch == 3 * HEADS * K, HEADS == 0 || qkv_part == HEADS * K, HEADS == 0 || g_pitch == HEADS * K)]
     #[requires(!CONV || tap_rows == 3 * heads && histories == n_req && conv_rows == window + 2 && lines == slots)]

@@ -41,7 +41,7 @@ pub mod tc_verify_portable {
     )]
     #[requires(heads >= 1, window >= 1, window <= TOKENS, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
     #[requires(state_pitch % (16 / size_of::<STATE>()) == 0, qkv_pitch % 2 == 0, g_pitch % 2 == 0)]
-    #[requires(per_key_head * qkv_part == heads * K, qkv_part % K == 0)]
+    #[requires(qkv_part % K == 0, total == 0 || per_key_head * qkv_part == heads * K)]
     #[requires(out_pitch % 2 == 0, corr_row % 2 == 0, corr_head % 2 == 0, kg_row % 2 == 0, kg_head % 2 == 0, null >= -1)]
     #[requires(per_key_head >= 1, !CONV || per_key_head == 1)]
     #[requires(!CONV || tap_rows == 3 * heads && histories == n_req && conv_rows == window + 2 && lines == slots)]

@@ -1,8 +1,9 @@
 //! Which variant runs a problem, and on how many CTAs.
 //!
-//! *Eligibility*: a variant is written for a convolution or none, its taps and the order of its history, a form of gate, and
-//! for what may be read ahead of the wait for a predecessor; its launch checks the kernel's own conditions. *Preference*:
-//! one for the call's heads, where its rows lie dense; else one for any. Bits do not depend on it.
+//! *Eligibility*: a variant is written for a device, a convolution or none, its taps and the order of its history, a form of
+//! gate, a type of state, and for what may be read ahead of the wait for a predecessor; its launch checks the kernel's own
+//! conditions. *Preference*: the kernel for Hopper where it runs, the portable one elsewhere; of the first the variant for the
+//! call's heads, where its rows lie dense, of the second the one for the fewest tokens.
 
 use super::NAME;
 use super::problem::Problem;
@@ -13,6 +14,7 @@ use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError, TensorArg};
 use kda_kernels::tc_verify::TcVerifyArgs;
+use kda_kernels::tc_verify_portable::TcVerifyPortableArgs;
 
 /// How a call is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +42,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         let ctas = ctas(&layout, variant, executor.multiprocessors(), problem.counters.is_some());
         match variant {
             Variant::Hopper(v) => TcVerifyArgs { ctas, ..args.clone() }.prepare(v, options.pdl),
+            Variant::Portable(v) => portable(problem, &layout, &args).prepare(v, options.pdl),
         }
     };
     if let Some(variant) = options.variant {
@@ -53,9 +56,8 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         return Ok(Plan::of(prepare(variant)?));
     }
-    // Those for given heads first.
     let mut fit: Vec<Variant> = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none()).collect();
-    fit.sort_by_key(|v| v.heads() == 0);
+    fit.sort_by_key(|v| (!v.boxes(), v.heads() == 0, v.most_tokens(), !v.early()));
     let mut refusal: Option<LaunchError> = None;
     for variant in fit {
         match prepare(variant) {
@@ -74,12 +76,15 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
 }
 
 /// What variants differ in, of one call.
-#[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
     /// Type of the taps.
     convolution: Option<Elem>,
     channel_major: bool,
     softplus: bool,
+    state: Elem,
+    window: u64,
+    shares: bool,
+    far: bool,
     early: bool,
 }
 
@@ -89,42 +94,51 @@ impl Kind {
             convolution: problem.convolution.map(|c| c.weight.elem),
             channel_major: layout.channel_major,
             softplus: problem.gate == Gate::Softplus,
+            state: problem.state.elem,
+            window: layout.window,
+            shares: layout.per_key_head > 1,
+            far: layout.far,
             early: options.pdl && options.stable_pools,
-        }
-    }
-
-    fn of_variant(variant: Variant) -> Kind {
-        Kind {
-            convolution: variant.taps(),
-            channel_major: variant.channel_major(),
-            softplus: variant.softplus(),
-            early: variant.early(),
         }
     }
 
     /// Why a variant cannot run this call.
     fn refuses(&self, variant: Variant) -> Option<String> {
-        let its = Kind::of_variant(variant);
         let differ = |its: String, given: String| Some(format!("it is for {its}, the call has {given}"));
-        let convolution = |kind: &Kind| match kind.convolution {
-            None => "no convolution".to_string(),
-            Some(taps) => {
-                let order = if kind.channel_major { "[D, Q + 2]" } else { "[Q + 2, D]" };
-                format!("a convolution with taps of {taps} and a history in the order {order}")
-            }
-        };
-        if (its.convolution, its.channel_major) != (self.convolution, self.channel_major) {
-            return differ(convolution(&its), convolution(self));
+        let (taps, channel_major) = (variant.taps(), variant.channel_major());
+        if (taps, channel_major) != (self.convolution, self.channel_major) {
+            return differ(convolution(taps, channel_major), convolution(self.convolution, self.channel_major));
         }
-        if its.softplus != self.softplus {
+        if variant.softplus() != self.softplus {
             let gate = |softplus: bool| if softplus { "a softplus gate" } else { "a bounded gate" };
-            return differ(gate(its.softplus).into(), gate(self.softplus).into());
+            return differ(gate(variant.softplus()).into(), gate(self.softplus).into());
         }
-        if its.early && !self.early {
+        if variant.state() != self.state {
+            return differ(format!("a state of {}", variant.state()), format!("one of {}", self.state));
+        }
+        if u64::from(variant.most_tokens()) < self.window {
+            return differ(format!("up to {} tokens", variant.most_tokens()), format!("Q = {}", self.window));
+        }
+        if self.shares && !variant.shares() {
+            return Some("it is for as many heads of q and k as of v, the call has fewer".into());
+        }
+        if self.far && variant.boxes() {
+            return Some("it needs a slot stride of the state below 2^40 bytes, as the call has not".into());
+        }
+        if variant.early() && !self.early {
             return Some("it reads the state ahead of the wait for a predecessor, which may write it".into());
         }
-        // A variant that waits first is right for every launch.
-        (its.early != self.early).then(|| "the call is launched so that another reads the state earlier".into())
+        None
+    }
+}
+
+fn convolution(taps: Option<Elem>, channel_major: bool) -> String {
+    match taps {
+        None => "no convolution".into(),
+        Some(taps) => {
+            let order = if channel_major { "[D, Q + 2]" } else { "[Q + 2, D]" };
+            format!("a convolution with taps of {taps} and a history in the order {order}")
+        }
     }
 }
 
@@ -140,10 +154,10 @@ fn ctas(layout: &Layout, variant: Variant, multiprocessors: u32, tickets: bool) 
 
 /// What every variant is given; the grid is each one's own.
 fn arguments(p: &Problem, layout: &Layout) -> Result<TcVerifyArgs, OpError> {
-    let Layout { total, heads, window, channel_major, .. } = *layout;
+    let Layout { total, heads, window, channel_major, per_key_head, .. } = *layout;
     let view =
         |t: &TensorArg, shape: &[u64], strides: &[u64]| TensorArg::strided(t.ptr, t.bytes, t.elem, shape, strides);
-    let part = heads * HEAD;
+    let part = heads / per_key_head * HEAD;
     let slots = p.state.shape()[0];
     let nothing = |elem, shape: &[u64]| TensorArg::dense(0, 0, elem, shape);
     let (taps, conv, accepted) = match &p.convolution {
@@ -190,3 +204,30 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<TcVerifyArgs, OpError> {
         ctas: 0,
     })
 }
+
+/// The same for the portable kernel, which takes the state as it is.
+fn portable(p: &Problem, layout: &Layout, args: &TcVerifyArgs) -> TcVerifyPortableArgs {
+    TcVerifyPortableArgs {
+        state: p.state,
+        qkv: args.qkv,
+        raw_g: args.raw_g,
+        raw_beta: args.raw_beta,
+        a_log: args.a_log,
+        dt_bias: args.dt_bias,
+        taps: args.taps,
+        conv: args.conv,
+        slot_of: args.slot_of,
+        query_start: args.query_start,
+        accepted: args.accepted,
+        corr: args.corr,
+        kg: args.kg,
+        out: args.out,
+        lower_bound: args.lower_bound,
+        scale: args.scale,
+        null: args.null,
+        per_key_head: u32::try_from(layout.per_key_head).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -29,17 +29,18 @@ pub struct Convolution {
 /// with anything else that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
-    /// `[T, D]` bf16, D = 3 H 128, in the order q, k, v: projections ahead of the convolution, or what is behind it.
+    /// `[T, D]` bf16, D = (2 H + HV) 128, in the order q, k, v: projections ahead of the convolution, or what is behind it. With
+    /// a convolution H is HV; else H divides HV, and HV / H heads share one of q and k.
     pub qkv: TensorArg,
-    /// `[T, H, K]` bf16: raw gate.
+    /// `[T, HV, K]` bf16: raw gate.
     pub raw_g: TensorArg,
-    /// `[T, H]` bf16: raw write strength.
+    /// `[T, HV]` bf16: raw write strength.
     pub raw_beta: TensorArg,
-    /// `[H]` f32; absent counts as 0.
+    /// `[HV]` f32; absent counts as 0.
     pub a_log: Option<TensorArg>,
-    /// `[H, K]` f32.
+    /// `[HV, K]` f32.
     pub dt_bias: TensorArg,
-    /// `[slots, H, V, K]` bf16, K innermost; any slot stride of whole 16 bytes. Read only.
+    /// `[slots, HV, V, K]` bf16 or f32, K innermost; any slot stride of whole 16 bytes. Read only.
     pub state: TensorArg,
     /// Absent: `qkv` is behind it.
     pub convolution: Option<Convolution>,
@@ -47,13 +48,13 @@ pub struct Problem {
     pub query_start: TensorArg,
     /// `[B]` i32: slot of each request, in the pool of states and in that of histories.
     pub slots: TensorArg,
-    /// `[rows, H, Q, V]` f32, at least B rows: u of each token; row b is of request b. Q is 1 to 8.
+    /// `[rows, HV, Q, V]` f32, at least B rows: u of each token; row b is of request b. Q is 1 to 16, with softplus to 8.
     pub corr: TensorArg,
-    /// `[rows, H, Q, 2 K]` bf16: of each token the key ahead of its norm, then the raw gate.
+    /// `[rows, HV, Q, 2 K]` bf16: of each token the key ahead of its norm, then the raw gate.
     pub kg: TensorArg,
-    /// `[T, H, V]` bf16.
+    /// `[T, HV, V]` bf16.
     pub out: TensorArg,
-    /// `[H]` u32: tickets by which CTAs take requests as they become free, or absent: CTAs take them in a fixed order. Zero
+    /// `[HV]` u32: tickets by which CTAs take requests as they become free, or absent: CTAs take them in a fixed order. Zero
     /// ahead of the first launch; a launch leaves them zero. Launches that may overlap need counters of their own; after a
     /// launch that did not run to its end they must be set to zero. Results do not depend on it.
     pub counters: Option<TensorArg>,

@@ -8,14 +8,15 @@ use crate::operators::conv_verify::Gate;
 use crate::operators::limits::*;
 use kda_core::{Elem, TensorArg};
 
-/// Most tokens of a request.
-pub(super) const MOST_TOKENS: u64 = 8;
+/// Most tokens of a request, with a bounded gate and with softplus.
+const MOST_TOKENS: u64 = 16;
+const MOST_TOKENS_SOFTPLUS: u64 = 8;
 /// Least sum of the gates of a request: keys grow by e^80, and stay numbers.
 const LEAST_SUM: f32 = -80.0;
 /// Bytes that a step of a copy stays below.
 const STEP_BYTES: u64 = 1 << 40;
 
-const WHY_HEADS: &str = "H as in `raw_beta`";
+const WHY_HEADS: &str = "HV as in `raw_beta`";
 const WHY_TOKENS: &str = "T as in `raw_beta`";
 
 /// What the arguments say of sizes and memory orders.
@@ -25,17 +26,21 @@ pub(super) struct Layout {
     pub requests: u64,
     /// T.
     pub total: u64,
-    /// H.
+    /// HV.
     pub heads: u64,
+    /// Heads that share one of q and k.
+    pub per_key_head: u64,
     /// Q.
     pub window: u64,
     /// The history is `[D, Q + 2]` in memory, not `[Q + 2, D]`.
     pub channel_major: bool,
+    /// The slot stride of the state is longer than a tensor map describes.
+    pub far: bool,
 }
 
 /// Checks a call.
 pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
-    let beta = Argument::new(NAME, "raw_beta", &p.raw_beta, &["T", "H"], &[Elem::BF16])?;
+    let beta = Argument::new(NAME, "raw_beta", &p.raw_beta, &["T", "HV"], &[Elem::BF16])?;
     let (total, heads) = (beta.size(0), beta.size(1));
     beta.at_most(0, MOST_SLOTS, "rows are i32 numbers")?;
     beta.at_most(1, MOST / (16 * HEAD), WHY_COUNT)?;
@@ -56,11 +61,12 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
     starts.stride(0, 1)?;
     starts.memory(align::SCALARS)?;
     let rows = Rows { total, heads };
-    rows.check("qkv", &p.qkv, &["T", "D"], 3 * heads * HEAD, "D = 3 H 128, with H as in `raw_beta`")?;
-    rows.heads("raw_g", &p.raw_g, &["T", "H", "K"])?;
-    rows.heads("out", &p.out, &["T", "H", "V"])?.distinct()?;
+    let qkv = rows.check("qkv", &p.qkv, &["T", "D"])?;
+    let per_key_head = key_heads(p, &qkv, heads)?;
+    rows.heads("raw_g", &p.raw_g, &["T", "HV", "K"])?;
+    rows.heads("out", &p.out, &["T", "HV", "V"])?.distinct()?;
     weights(p, heads)?;
-    state(p, heads)?;
+    let far = state(p, heads)?;
     let window = records(p, requests, heads)?;
     bound(p, window)?;
     let channel_major = match &p.convolution {
@@ -68,18 +74,46 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
         None => false,
     };
     if let Some(counters) = &p.counters {
-        let counters = Argument::new(NAME, "counters", counters, &["H"], &[Elem::U32])?;
+        let counters = Argument::new(NAME, "counters", counters, &["HV"], &[Elem::U32])?;
         counters.exactly(0, heads, WHY_HEADS)?;
         counters.stride(0, 1)?;
         counters.memory(align::SCALARS)?;
     }
     alone(p)?;
-    Ok(Layout { requests, total, heads, window, channel_major })
+    Ok(Layout { requests, total, heads, per_key_head, window, channel_major, far })
+}
+
+/// How many heads share one of q and k: D = (2 H + HV) 128, with a convolution H = HV.
+fn key_heads(p: &Problem, qkv: &Argument, heads: u64) -> Result<u64, OpError> {
+    if p.convolution.is_some() {
+        qkv.exactly(
+            1,
+            3 * heads * HEAD,
+            "D = (2 H + HV) 128, with H = HV ahead of a convolution, HV as in `raw_beta`",
+        )?;
+        return Ok(1);
+    }
+    let both = (qkv.size(1) / HEAD).saturating_sub(heads);
+    let key_heads = both / 2;
+    if !qkv.size(1).is_multiple_of(HEAD) || !both.is_multiple_of(2) || key_heads == 0 {
+        let why = "D = (2 H + HV) 128, with HV as in `raw_beta` and H heads of q and of k";
+        qkv.exactly(1, 3 * heads * HEAD, why)?;
+    }
+    match heads.is_multiple_of(key_heads) {
+        true => Ok(heads / key_heads),
+        false => Err(OpError::Heads { op: NAME, heads: key_heads, value_heads: heads }),
+    }
 }
 
 /// A bounded gate leaves keys, which grow by it over the tokens of a request, numbers.
 fn bound(p: &Problem, window: u64) -> Result<(), OpError> {
     match p.gate {
+        Gate::Softplus if window > MOST_TOKENS_SOFTPLUS => {
+            let given = format!("a softplus gate over Q = {window} tokens");
+            let needed =
+                format!("Q up to {MOST_TOKENS_SOFTPLUS} is possible with it, to {MOST_TOKENS} with a bounded gate");
+            Err(OpError::Together { op: NAME, given, needed })
+        }
         Gate::Bounded { lower_bound } if !(LEAST_SUM..=0.0).contains(&(lower_bound * window as f32)) => {
             let given = format!("a gate bounded by {lower_bound} over Q = {window} tokens");
             let needed = "a bound from -80 / Q to 0 is needed, as keys grow by it from token to token".to_string();
@@ -101,12 +135,9 @@ impl Rows {
         name: &'static str,
         tensor: &'a TensorArg,
         axes: &'static [&'static str],
-        channels: u64,
-        why: &str,
     ) -> Result<Argument<'a>, OpError> {
         let rows = Argument::new(NAME, name, tensor, axes, &[Elem::BF16])?;
         rows.exactly(0, self.total, WHY_TOKENS)?;
-        rows.exactly(1, channels, why)?;
         rows.stride(axes.len() - 1, 1)?;
         rows.stride_multiple(0, 2)?;
         rows.memory(align::SCALARS)?;
@@ -119,7 +150,8 @@ impl Rows {
         tensor: &'a TensorArg,
         axes: &'static [&'static str],
     ) -> Result<Argument<'a>, OpError> {
-        let rows = self.check(name, tensor, axes, self.heads, WHY_HEADS)?;
+        let rows = self.check(name, tensor, axes)?;
+        rows.exactly(1, self.heads, WHY_HEADS)?;
         rows.exactly(2, HEAD, WHY_HEAD)?;
         rows.stride(1, HEAD)?;
         Ok(rows)
@@ -128,12 +160,12 @@ impl Rows {
 
 fn weights(p: &Problem, heads: u64) -> Result<(), OpError> {
     if let Some(a_log) = &p.a_log {
-        let a_log = Argument::new(NAME, "a_log", a_log, &["H"], &[Elem::F32])?;
+        let a_log = Argument::new(NAME, "a_log", a_log, &["HV"], &[Elem::F32])?;
         a_log.exactly(0, heads, WHY_HEADS)?;
         a_log.stride(0, 1)?;
         a_log.memory(align::SCALARS)?;
     }
-    let dt_bias = Argument::new(NAME, "dt_bias", &p.dt_bias, &["H", "K"], &[Elem::F32])?;
+    let dt_bias = Argument::new(NAME, "dt_bias", &p.dt_bias, &["HV", "K"], &[Elem::F32])?;
     dt_bias.exactly(0, heads, WHY_HEADS)?;
     dt_bias.exactly(1, HEAD, WHY_HEAD)?;
     dt_bias.stride(1, 1)?;
@@ -141,8 +173,9 @@ fn weights(p: &Problem, heads: u64) -> Result<(), OpError> {
     dt_bias.memory(align::PAIRS)
 }
 
-fn state(p: &Problem, heads: u64) -> Result<(), OpError> {
-    let state = Argument::new(NAME, "state", &p.state, &["slots", "H", "V", "K"], &[Elem::BF16])?;
+/// Checks the pool of states; true if its slot stride is longer than a tensor map describes.
+fn state(p: &Problem, heads: u64) -> Result<bool, OpError> {
+    let state = Argument::new(NAME, "state", &p.state, &["slots", "HV", "V", "K"], &[Elem::BF16, Elem::F32])?;
     state.at_most(0, MOST_SLOTS, "slots are i32 indices")?;
     state.exactly(1, heads, WHY_HEADS)?;
     state.exactly(2, HEAD, WHY_HEAD)?;
@@ -151,17 +184,15 @@ fn state(p: &Problem, heads: u64) -> Result<(), OpError> {
     state.stride(2, HEAD)?;
     state.stride(1, HEAD * HEAD)?;
     state.stride_multiple(0, whole(p.state.elem))?;
+    state.memory(align::WIDE)?;
     let bytes = p.state.strides()[0].saturating_mul(p.state.elem.bytes().into());
-    if p.state.shape()[0] > 1 && bytes >= STEP_BYTES {
-        return Err(state.layout("a slot stride below 2^40 bytes is needed, as copies take no longer one".into()));
-    }
-    state.memory(align::WIDE)
+    Ok(p.state.shape()[0] > 1 && bytes >= STEP_BYTES)
 }
 
 /// Checks the records; gives Q.
 fn records(p: &Problem, requests: u64, heads: u64) -> Result<u64, OpError> {
-    let corr = Argument::new(NAME, "corr", &p.corr, &["rows", "H", "Q", "V"], &[Elem::F32])?;
-    let kg = Argument::new(NAME, "kg", &p.kg, &["rows", "H", "Q", "2 K"], &[Elem::BF16])?;
+    let corr = Argument::new(NAME, "corr", &p.corr, &["rows", "HV", "Q", "V"], &[Elem::F32])?;
+    let kg = Argument::new(NAME, "kg", &p.kg, &["rows", "HV", "Q", "2 K"], &[Elem::BF16])?;
     let window = corr.size(2);
     corr.at_least(2, 1, "a request has a token")?;
     corr.at_most(2, MOST_TOKENS, "that many tokens are verified at once")?;
@@ -191,7 +222,7 @@ struct Sizes {
 /// Checks what the convolution takes; true if its history is `[D, Q + 2]` in memory.
 fn convolution(c: &Convolution, p: &Problem, sizes: &Sizes) -> Result<bool, OpError> {
     let channels = 3 * sizes.heads * HEAD;
-    let why = "D = 3 H 128, with H as in `raw_beta`";
+    let why = "D = 3 HV 128, with HV as in `raw_beta`";
     let taps = Argument::new(NAME, "conv_weight", &c.weight, &["D", "4"], &[Elem::F32, Elem::BF16])?;
     taps.exactly(0, channels, why)?;
     taps.exactly(1, TAPS, "the convolution has 4 taps")?;

@@ -1,13 +1,16 @@
-//! The kernels that verify.
+//! The kernels that verify: for Hopper, and for every architecture from sm_80 on.
 
 use kda_core::{Elem, KernelDesc};
 use kda_kernels::tc_verify::TcVerifyVariant;
+use kda_kernels::tc_verify_portable::TcVerifyPortableVariant;
 
-/// A variant of a kernel.
+/// A variant of either kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Of `tc_verify`: copies by tensor maps, products of warpgroups.
+    /// Of `tc_verify`: copies by tensor maps, products of warpgroups; states of bf16.
     Hopper(TcVerifyVariant),
+    /// Of `tc_verify_portable`: copies of 16 bytes, products of warps.
+    Portable(TcVerifyPortableVariant),
 }
 
 impl From<TcVerifyVariant> for Variant {
@@ -16,16 +19,24 @@ impl From<TcVerifyVariant> for Variant {
     }
 }
 
+impl From<TcVerifyPortableVariant> for Variant {
+    fn from(variant: TcVerifyPortableVariant) -> Variant {
+        Variant::Portable(variant)
+    }
+}
+
 impl Variant {
-    /// All of them.
+    /// All of them, those for Hopper first.
     pub fn all() -> impl Iterator<Item = Variant> {
-        TcVerifyVariant::ALL.into_iter().map(Variant::from)
+        let portable = TcVerifyPortableVariant::ALL.into_iter().map(Variant::from);
+        TcVerifyVariant::ALL.into_iter().map(Variant::from).chain(portable)
     }
 
     /// What the compiled kernel is.
     pub fn desc(self) -> &'static KernelDesc {
         match self {
             Variant::Hopper(v) => v.desc(),
+            Variant::Portable(v) => v.desc(),
         }
     }
 
@@ -38,20 +49,24 @@ impl Variant {
     pub fn heads(self) -> u32 {
         match self {
             Variant::Hopper(v) => v.heads(),
+            Variant::Portable(_) => 0,
         }
     }
 
     /// Type of the taps of the convolution; `None` if it has none.
     pub fn taps(self) -> Option<Elem> {
-        match self {
-            Variant::Hopper(v) => v.conv().then_some(v.tap()),
-        }
+        let (conv, tap) = match self {
+            Variant::Hopper(v) => (v.conv(), v.tap()),
+            Variant::Portable(v) => (v.conv(), v.tap()),
+        };
+        conv.then_some(tap)
     }
 
     /// Whether the history of the convolution is `[D, Q + 2]` in memory, not `[Q + 2, D]`.
     pub fn channel_major(self) -> bool {
         match self {
             Variant::Hopper(v) => v.channel_major(),
+            Variant::Portable(v) => v.channel_major(),
         }
     }
 
@@ -59,13 +74,15 @@ impl Variant {
     pub fn softplus(self) -> bool {
         match self {
             Variant::Hopper(v) => v.softplus(),
+            Variant::Portable(v) => v.softplus(),
         }
     }
 
-    /// Types of state that it takes.
-    pub fn states(self) -> &'static [Elem] {
+    /// Type of the state.
+    pub fn state(self) -> Elem {
         match self {
-            Variant::Hopper(_) => &[Elem::BF16],
+            Variant::Hopper(_) => Elem::BF16,
+            Variant::Portable(v) => v.state(),
         }
     }
 
@@ -73,13 +90,20 @@ impl Variant {
     pub fn most_tokens(self) -> u32 {
         match self {
             Variant::Hopper(_) => 8,
+            Variant::Portable(v) => v.tokens(),
         }
+    }
+
+    /// Whether heads may share one of q and k.
+    pub fn shares(self) -> bool {
+        matches!(self, Variant::Portable(v) if !v.conv())
     }
 
     /// Whether it reads the state ahead of the wait for a predecessor.
     pub fn early(self) -> bool {
         match self {
             Variant::Hopper(v) => v.early(),
+            Variant::Portable(_) => false,
         }
     }
 

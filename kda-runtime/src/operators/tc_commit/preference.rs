@@ -1,0 +1,25 @@
+//! Which variant of `tc_commit` to prefer, by the number of (layer, request, head) states.
+//!
+//! The bounds are those of hand-written CUDA C++ with the same slices, cold L2, on an H200 (132 multiprocessors, driver
+//! 580.159): slices of 8 KB are faster up to 384 states, those of 16 KB from 1536 states on. `kda bench tc_commit --tune`
+//! writes this file from times of these kernels.
+
+use crate::operators::preference::{Row, Table};
+
+/// A bf16 state.
+pub const BF16: Table = Table {
+    multiprocessors: 132,
+    rows: &[
+        Row { tokens: (1, u64::MAX), pairs: 768, variant: "rows32" },
+        Row { tokens: (1, u64::MAX), pairs: u64::MAX, variant: "rows64" },
+    ],
+};
+
+/// An f32 state: the same bytes a slice.
+pub const F32: Table = Table {
+    multiprocessors: 132,
+    rows: &[
+        Row { tokens: (1, u64::MAX), pairs: 384, variant: "rows16" },
+        Row { tokens: (1, u64::MAX), pairs: u64::MAX, variant: "rows32" },
+    ],
+};
