@@ -185,12 +185,25 @@ impl<'e> Arena<'e> {
     /// # Errors
     /// As [`Arena::tensor`], or the device refuses the copy.
     pub fn upload(&mut self, values: &[i32]) -> Result<TensorArg, Failure> {
-        let bytes = 4 * values.len() as u64;
-        let ptr = self.take(Content::Exact, bytes)?;
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Ok(TensorArg::dense(self.exact(&bytes)?, bytes.len() as u64, Elem::I32, &[values.len() as u64])?)
+    }
+
+    /// A dense table of addresses, a row a layer.
+    ///
+    /// # Errors
+    /// As [`Arena::upload`].
+    pub fn addresses<const N: usize>(&mut self, rows: &[[u64; N]]) -> Result<TensorArg, Failure> {
+        let bytes: Vec<u8> = rows.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+        Ok(TensorArg::dense(self.exact(&bytes)?, bytes.len() as u64, Elem::U64, &[rows.len() as u64, N as u64])?)
+    }
+
+    fn exact(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
+        let ptr = self.take(Content::Exact, bytes.len() as u64)?;
         if let Some(executor) = self.executor {
-            executor.write(ptr, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+            executor.write(ptr, bytes)?;
         }
-        Ok(TensorArg::dense(ptr, bytes, Elem::I32, &[values.len() as u64])?)
+        Ok(ptr)
     }
 }
 

@@ -72,9 +72,6 @@ impl Subject for TcVerify {
     }
 
     fn call(&self, arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Box<dyn Call>, Failure> {
-        if shape.t > MOST_TOKENS {
-            return Err(format!("{NAME} takes up to {MOST_TOKENS} tokens a request; {shape} has {}", shape.t).into());
-        }
         if *contract == SNAPSHOTS {
             return Ok(Box::new(Snapshots(conv_verify::with_narrow_taps(arena, shape)?)));
         }
@@ -111,12 +108,7 @@ impl Call for Verify {
         kernel: Option<&'static KernelDesc>,
         launch: Launch,
     ) -> Result<Plan, OpError> {
-        let (pdl, stable_pools) = match launch {
-            Launch::Plain => (false, false),
-            Launch::Pdl => (true, false),
-            Launch::PdlStable => (true, true),
-        };
-        plan(&self.problem, executor, &Options { variant: kernel.and_then(Variant::of), pdl, stable_pools })
+        plan(&self.problem, executor, &options(kernel.and_then(Variant::of), launch))
     }
 
     fn twin(&self, kernel: &Kernel, launch: Launch) -> Option<Vec<PreparedLaunch>> {
@@ -126,6 +118,29 @@ impl Call for Verify {
     fn outputs(&self) -> Vec<TensorArg> {
         vec![self.problem.out, self.problem.corr, self.problem.kg]
     }
+}
+
+/// A call with the contract conv whose histories have been moved along by a commit.
+pub(super) fn compacted(arena: &mut Arena, shape: Shape) -> Result<Problem, Failure> {
+    let mut problem = problem(arena, &CONV, shape)?;
+    let accepted = arena.upload(&vec![1; shape.n as usize])?;
+    problem.convolution = problem.convolution.map(|convolution| Convolution { accepted, ..convolution });
+    Ok(problem)
+}
+
+/// Bytes of such a call.
+pub(super) fn bytes_compacted(shape: Shape) -> f64 {
+    TcVerify.bytes(&CONV, shape)
+}
+
+/// How a call is launched.
+pub(super) fn options(variant: Option<Variant>, launch: Launch) -> Options {
+    let (pdl, stable_pools) = match launch {
+        Launch::Plain => (false, false),
+        Launch::Pdl => (true, false),
+        Launch::PdlStable => (true, true),
+    };
+    Options { variant, pdl, stable_pools }
 }
 
 /// The same tokens verified by `conv_verify`.
@@ -154,6 +169,9 @@ impl Call for Snapshots {
 
 fn problem(arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Problem, Failure> {
     let Shape { t, h, n } = shape;
+    if t > MOST_TOKENS {
+        return Err(format!("{NAME} takes up to {MOST_TOKENS} tokens a request; {shape} has {t}").into());
+    }
     let (total, d) = (n * t, 3 * h * HEAD);
     let mut slots: Vec<i32> = (0..n as i32).collect();
     Rng::new(arena.used().bytes()).shuffle(&mut slots);

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 /// Options of `kda bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Operator to time: conv_verify, decode, delta_h or tc_verify.
+    /// Operator to time: conv_verify, decode, delta_h, tc_verify or tc_commit.
     op: String,
     /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests); for delta_h rows, heads and sequences,
     /// or fixed8192:H and mixed6:H.

@@ -67,7 +67,7 @@ fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
 #[test]
 fn what_is_not_known_is_named_with_what_is() {
     for (words, expected) in [
-        (&["conv_verifi"][..], "one of conv_verify, decode, delta_h, tc_verify is needed"),
+        (&["conv_verifi"][..], "one of conv_verify, decode, delta_h, tc_verify, tc_commit is needed"),
         (&["conv_verify", "--shapes", "tiny"], "T:H:N"),
         (&["decode", "--shapes", "1:8:1,4:8:1"], "4:8:1 has T = 4"),
         (&["conv_verify", "--shapes", "65536:65536:65536"], "bytes are needed"),
