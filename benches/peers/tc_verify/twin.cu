@@ -289,8 +289,7 @@ template <int HEADS, bool TAPS_F32, bool SOFTPLUS, bool COPIES> INLINE void veri
     const bool more = next < p.B;
     int ticket = next + step;
     if (p.counter && more && tid == 0) {
-      const int n = atomicAdd(p.counter + head, 1u);
-      if (n == p.B - step - 1) p.counter[head] = 0;  // the last one of this launch
+      const int n = atomicInc(p.counter + head, p.B - step - 1);  // the last one of this launch leaves 0
       ticket = n + 2 * step;
     }
     int next_slot = 0, next_begin = 0, next_end = 0, next_past = 0;
