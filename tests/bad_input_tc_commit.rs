@@ -108,7 +108,7 @@ fn sizes_that_do_not_fit() {
     refused(&|p| p.corr = resized(&p.corr, 2, 0), &["axis window of `corr`", "at least 1 is needed"]);
     refused(&|p| p.kg = resized(&p.kg, 0, 2), &["axis rows of `kg`", "3 is needed (rows as in `corr`)"]);
     refused(&|p| p.kg = resized(&p.kg, 2, 3), &["axis window of `kg`", "4 is needed (window as in `corr`)"]);
-    refused(&|p| p.kg = resized(&p.kg, 3, 1), &["axis 2 of `kg`", "a key and a raw gate"]);
+    refused(&|p| p.kg = resized(&p.kg, 3, 128), &["axis 2 K of `kg`", "a key and a raw gate"]);
     refused(&|p| p.dt_bias = resized(&p.dt_bias, 0, 1), &["axis H of `dt_bias`", "2 is needed"]);
     refused(&|p| p.a_log = p.a_log.map(|t| resized(&t, 0, 1)), &["axis H of `a_log`", "2 is needed"]);
     let conv = |axis: usize, size: u64| move |p: &mut Problem| p.conv = p.conv.map(|t| resized(&t, axis, size));

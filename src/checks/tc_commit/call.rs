@@ -87,7 +87,7 @@ impl<'d> Call<'d> {
                 problem = Some(Problem {
                     state: state.strided(elem, &[slots, heads, head, head], &strides)?,
                     corr: corr.dense(Elem::F32, &[rows, heads, window, head])?,
-                    kg: kg.dense(Elem::BF16, &[rows, heads, window, 2, head])?,
+                    kg: kg.dense(Elem::BF16, &[rows, heads, window, 2 * head])?,
                     a_log: a_log.as_ref().map(|a_log| a_log.dense(Elem::F32, &[heads])).transpose()?,
                     dt_bias: dt_bias.dense(Elem::F32, &[heads, head])?,
                     conv: windows(sample, &conv)?,

@@ -56,8 +56,6 @@ pub fn few() -> Vec<Plan> {
                 ..Plan::of(Switches {
                     conv: Some(ChannelMajor),
                     boundary: true,
-                    a_log: false,
-                    gates: Gates::Lowest,
                     padding: 16,
                     nulls: true,
                     misfits: true,
@@ -67,8 +65,14 @@ pub fn few() -> Vec<Plan> {
             },
             Plan {
                 nobody: true,
-                ..Plan::of(Switches { lower_bound: None, gates: Gates::Far, separate: true, ..plain(3, 1, window) })
+                ..Plan::of(Switches {
+                    lower_bound: None,
+                    gates: Gates::Far,
+                    conv: Some(TokenMajor),
+                    ..plain(4, 1, window)
+                })
             },
+            Plan::of(Switches { a_log: false, gates: Gates::Lowest, separate: true, ..plain(2, 1, window - 2) }),
             Plan {
                 layers: Some(1),
                 ..Plan::of(Switches { gates: Gates::Zero, boundary: true, ..plain(2, 3, window - 1) })

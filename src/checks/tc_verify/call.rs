@@ -90,12 +90,12 @@ impl<'d> Call<'d> {
             Some(taps) => {
                 let (taps, elem) = floats(device, "conv_weight", taps)?;
                 let strides = match s.order {
-                    ConvOrder::TokenMajor => [sample.conv_pitch as u64, channels, 1],
-                    ConvOrder::ChannelMajor => [sample.conv_pitch as u64, 1, window + 2],
+                    ConvOrder::TokenMajor => [sample.conv_pitch as u64, 1, channels],
+                    ConvOrder::ChannelMajor => [sample.conv_pitch as u64, window + 2, 1],
                 };
                 Some(Convolution {
                     weight: keep(taps, elem, &[channels, 4], &[4, 1])?,
-                    state: conv.strided(Elem::BF16, &[slots, window + 2, channels], &strides)?,
+                    state: conv.strided(Elem::BF16, &[slots, channels, window + 2], &strides)?,
                     accepted: keep(i32s("accepted", &sample.accepted)?, Elem::I32, &[n], &[1])?,
                 })
             }

@@ -77,8 +77,7 @@ fn good(rng: &mut Rng) -> Problem {
     let [slot_of, destinations, counts, tokens, marks] = [0; 5].map(|_| tensor(Elem::I32, &[n], &[1]));
     let records = [heads * window * 128, window * 128, 128, 1];
     let corr = tensor(Elem::F32, &[n + 1, heads, window, 128], &records);
-    let kg =
-        tensor(Elem::BF16, &[n + 1, heads, window, 2, 128], &[2 * records[0], 2 * records[1], 2 * records[2], 128, 1]);
+    let kg = tensor(Elem::BF16, &[n + 1, heads, window, 256], &[2 * records[0], 2 * records[1], 2 * records[2], 1]);
     let (a_log, dt_bias) = (tensor(Elem::F32, &[heads], &[1]), tensor(Elem::F32, &[heads, 128], &[128, 1]));
     let state = tensor(elem, &[slots, heads, 128, 128], &[heads * 128 * 128 + pad, 128 * 128, 128, 1]);
     let row = channels + pad;

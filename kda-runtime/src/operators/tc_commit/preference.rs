@@ -1,8 +1,8 @@
 //! Which variant of `tc_commit` to prefer, by the number of (layer, request, head) states.
 //!
 //! The bounds are those of hand-written CUDA C++ with the same slices, cold L2, on an H200 (132 multiprocessors, driver
-//! 580.159): slices of 8 KB are faster up to 384 states, those of 16 KB from 1536 states on. `kda bench tc_commit --tune`
-//! writes this file from times of these kernels.
+//! 580.159): slices of 8 KB are faster up to 384 states, those of 16 KB from 1536 states on. They are no times of these
+//! kernels.
 
 use crate::operators::preference::{Row, Table};
 

@@ -32,7 +32,7 @@ pub struct Problem {
     pub state: TensorArg,
     /// `[rows, H, window, V]` f32, dense: the corrections u; request b has row b of at least N. Windows have 1 to 16 records.
     pub corr: TensorArg,
-    /// `[rows, H, window, 2, K]` bf16, dense: the key after the convolution, not normalised, then the raw gate.
+    /// `[rows, H, window, 2 K]` bf16, dense: the key after the convolution, not normalised, then the raw gate.
     pub kg: TensorArg,
     /// `[H]` f32; absent counts as 0.
     pub a_log: Option<TensorArg>,
@@ -81,10 +81,12 @@ impl Problem {
             None => (None, None),
             Some(conv) => windows(conv, &layout)?,
         };
+        let [rows, heads, window] = [0, 1, 2].map(|axis| self.kg.shape()[axis]);
+        let halves = [rows, heads, window, 2, HEAD];
         let args = TcCommitArgs {
             state: self.state,
             corr: self.corr,
-            kg: self.kg,
+            kg: TensorArg::dense(self.kg.ptr, self.kg.bytes, self.kg.elem, &halves)?,
             a_log: self.a_log,
             dt_bias: self.dt_bias,
             conv_token,

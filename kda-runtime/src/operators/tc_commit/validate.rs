@@ -105,12 +105,11 @@ fn records(p: &Problem, n: u64, heads: u64) -> Result<u64, OpError> {
     corr.exactly(3, HEAD, WHY_HEAD)?;
     dense(&corr, &p.corr)?;
     corr.memory(align::WIDE)?;
-    let kg = Argument::new(NAME, "kg", &p.kg, &["rows", "H", "window", "2", "K"], &[Elem::BF16])?;
+    let kg = Argument::new(NAME, "kg", &p.kg, &["rows", "H", "window", "2 K"], &[Elem::BF16])?;
     kg.exactly(0, rows, WHY_ROWS)?;
     kg.exactly(1, heads, WHY_HEADS)?;
     kg.exactly(2, window, WHY_WINDOW)?;
-    kg.exactly(3, 2, "a record is a key and a raw gate")?;
-    kg.exactly(4, HEAD, WHY_HEAD)?;
+    kg.exactly(3, 2 * HEAD, "a record is a key and a raw gate of 128 channels each")?;
     dense(&kg, &p.kg)?;
     kg.memory(align::BF16)?;
     Ok(window)

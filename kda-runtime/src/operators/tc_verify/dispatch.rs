@@ -162,7 +162,7 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<TcVerifyArgs, OpError> {
     let nothing = |elem, shape: &[u64]| TensorArg::dense(0, 0, elem, shape);
     let (taps, conv, accepted) = match &p.convolution {
         Some(c) => {
-            let [slot, row, channel] = [0, 1, 2].map(|axis| c.state.strides()[axis]);
+            let [slot, channel, row] = [0, 1, 2].map(|axis| c.state.strides()[axis]);
             let (row, channel) = if channel_major { (1, channel) } else { (row, 1) };
             let strides = [slot, row, part * channel, HEAD * channel, channel];
             (

@@ -8,8 +8,8 @@ use kda_core::TensorArg;
 pub struct Convolution {
     /// `[D, 4]` f32 or bf16: taps, the last for the token. bf16 taps round each product to bf16. There is no bias.
     pub weight: TensorArg,
-    /// `[slots, Q + 2, D]` bf16, oldest input first; memory order `[Q + 2, D]` or `[D, Q + 2]` by strides; any slot stride that
-    /// is even. A request of n tokens leaves its rows 0 to n + 1: the two inputs ahead of its tokens, and these.
+    /// `[slots, D, Q + 2]` bf16, oldest input first; memory order `[Q + 2, D]`, with even strides, or `[D, Q + 2]` by strides. A
+    /// request of n tokens leaves its rows 0 to n + 1: the two inputs ahead of its tokens, and these.
     pub state: TensorArg,
     /// `[B]` i32: of the three inputs ahead of a request's tokens the first is row `accepted - 1` of its history. What is less
     /// than 1 counts as 1, what is more than Q as Q.

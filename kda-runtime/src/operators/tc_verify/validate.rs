@@ -233,13 +233,13 @@ fn convolution(c: &Convolution, p: &Problem, sizes: &Sizes) -> Result<bool, OpEr
     accepted.exactly(0, sizes.requests, "B as in `slots`")?;
     accepted.stride(0, 1)?;
     accepted.memory(align::SCALARS)?;
-    let history = Argument::new(NAME, "conv_state", &c.state, &["slots", "Q + 2", "D"], &[Elem::BF16])?;
+    let history = Argument::new(NAME, "conv_state", &c.state, &["slots", "D", "Q + 2"], &[Elem::BF16])?;
     history.exactly(0, p.state.shape()[0], "slots as in `state`: one index is for both")?;
-    history.exactly(1, sizes.window + 2, "two inputs more than `corr` has tokens")?;
-    history.exactly(2, channels, why)?;
+    history.exactly(1, channels, why)?;
+    history.exactly(2, sizes.window + 2, "two inputs more than `corr` has tokens")?;
     let channel_major = match c.state.strides()[1..] {
-        [_, 1] => false,
-        [1, _] => true,
+        [1, _] => false,
+        [_, 1] => true,
         _ => {
             let orders = "[Q + 2, D] (stride 1 along D) or [D, Q + 2] (stride 1 along Q + 2)";
             return Err(history.layout(format!("the last two axes in the memory order {orders} are needed")));
@@ -247,7 +247,7 @@ fn convolution(c: &Convolution, p: &Problem, sizes: &Sizes) -> Result<bool, OpEr
     };
     if !channel_major {
         history.stride_multiple(0, 2)?;
-        history.stride_multiple(1, 2)?;
+        history.stride_multiple(2, 2)?;
     }
     history.distinct()?;
     history.memory(if channel_major { align::BF16 } else { align::SCALARS })?;

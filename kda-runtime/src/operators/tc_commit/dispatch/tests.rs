@@ -22,7 +22,7 @@ fn problem(n: u64, heads: u64, window: u64, state: Elem, layers: u64) -> Problem
     Problem {
         state: tensor(1, state, &[3 * n + 2, heads, 128, 128]),
         corr: tensor(2, Elem::F32, &[n + 1, heads, window, 128]),
-        kg: tensor(3, Elem::BF16, &[n + 1, heads, window, 2, 128]),
+        kg: tensor(3, Elem::BF16, &[n + 1, heads, window, 256]),
         a_log: Some(tensor(4, Elem::F32, &[heads])),
         dt_bias: tensor(5, Elem::F32, &[heads, 128]),
         conv: Some(tensor(6, Elem::BF16, &[3 * n + 2, 3 * heads * 128, window + 2])),

@@ -35,10 +35,10 @@ fn dense(elem: Elem, shape: &[u64]) -> TensorArg {
 /// A convolution with taps of this type.
 fn convolution(taps: Elem, channel_major: bool, requests: u64, heads: u64, window: u64) -> Convolution {
     let (rows, d) = (window + 2, 3 * heads * 128);
-    let inner = if channel_major { [1, rows] } else { [d, 1] };
+    let inner = if channel_major { [rows, 1] } else { [1, d] };
     Convolution {
         weight: dense(taps, &[d, 4]),
-        state: strided(Elem::BF16, &[requests + 2, rows, d], &[rows * d, inner[0], inner[1]]),
+        state: strided(Elem::BF16, &[requests + 2, d, rows], &[rows * d, inner[0], inner[1]]),
         accepted: dense(Elem::I32, &[requests]),
     }
 }
