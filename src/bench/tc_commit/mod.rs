@@ -179,19 +179,14 @@ fn commit(
 
 /// The commit of what a verify has recorded.
 fn behind(arena: &mut Arena, verify: &verify::Problem, shape: Shape) -> Result<Problem, Failure> {
-    let Shape { t, h, n } = shape;
-    let kg = TensorArg::dense(verify.kg.ptr, verify.kg.bytes, Elem::BF16, &[n, h, t, 2, HEAD])?;
-    let conv = match &verify.convolution {
-        None => None,
-        Some(convolution) => Some(windows(&convolution.state, shape)?),
-    };
+    let Shape { t, n, .. } = shape;
     Ok(Problem {
         state: verify.state,
         corr: verify.corr,
-        kg,
+        kg: verify.kg,
         a_log: verify.a_log,
         dt_bias: verify.dt_bias,
-        conv,
+        conv: verify.convolution.map(|convolution| convolution.state),
         slots: verify.slots,
         destinations: None,
         counts: arena.upload(&vec![accepted(t) as i32; n as usize])?,
@@ -202,7 +197,7 @@ fn behind(arena: &mut Arena, verify: &verify::Problem, shape: Shape) -> Result<P
     })
 }
 
-/// Histories `[slots, Q + 2, D]` as the commit takes them.
+/// Histories `[slots, Q + 2, D]` in the order in which a call takes them.
 fn windows(state: &TensorArg, shape: Shape) -> Result<TensorArg, Failure> {
     let (rows, d) = (shape.t + 2, 3 * shape.h * HEAD);
     Ok(TensorArg::strided(state.ptr, state.bytes, state.elem, &[shape.n, d, rows], &[rows * d, 1, d])?)
@@ -228,7 +223,7 @@ fn problem(arena: &mut Arena, contract: &Contract, shape: Shape, layers: u64) ->
         let layer = Problem {
             state: arena.tensor(states, elem, &[pool.n, h, HEAD, HEAD])?,
             corr: arena.tensor(Content::State, Elem::F32, &[n, h, t, HEAD])?,
-            kg: arena.tensor(Content::Activation, Elem::BF16, &[n, h, t, 2, HEAD])?,
+            kg: arena.tensor(Content::Activation, Elem::BF16, &[n, h, t, 2 * HEAD])?,
             a_log: Some(arena.tensor(Content::Weight, Elem::F32, &[h])?),
             dt_bias: arena.tensor(Content::Weight, Elem::F32, &[h, HEAD])?,
             conv: if *contract == KEPT { None } else { Some(windows(&history, pool)?) },

@@ -55,7 +55,7 @@ fn more_tokens_are_refused() {
     let call = TcCommit.call(&mut Arena::counting(), &BF16, Shape { t: 17, h: 12, n: 1 });
     assert!(call.err().expect("an error").to_string().contains("17:12:1 has 17"));
     // The window of a step is one that the verify takes.
-    assert!(TcCommit.call(&mut Arena::counting(), &STEP, Shape { t: 9, h: 12, n: 1 }).is_err());
+    assert!(TcCommit.call(&mut Arena::counting(), &STEP, Shape { t: 17, h: 12, n: 1 }).is_err());
 }
 
 /// States that are compared are those that are written alone: the second half of a pool.

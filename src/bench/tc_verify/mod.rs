@@ -3,7 +3,7 @@
 //! A shape is Q tokens of each of N requests, all of them full. Every input set has a pool of N slots, which the requests take
 //! in a random order, so that the sets of a run are one pool with a slot for each request of all of them. States are read
 //! only, and a history that is rolled holds the newest inputs alone after a few calls: replays do not drift. Requests start at
-//! every row of the history. Null index -1, bf16 states, dense tensors.
+//! every row of the history. Null index -1, dense tensors, bf16 states unless said otherwise.
 
 mod twin;
 
@@ -18,14 +18,16 @@ use kda_runtime::{OpError, Plan};
 
 /// K and V: channels of a head.
 const HEAD: u64 = 128;
-/// Most tokens of a request.
-const MOST_TOKENS: u64 = 8;
+/// Most tokens of a request; above 8 with a bounded gate alone.
+const MOST_TOKENS: u64 = 16;
 
 const CONV: Contract = Contract { name: "conv", text: "convolution with bf16 taps, history [Q + 2, D], bounded gate" };
 const CONV_F32: Contract = Contract { name: "conv-f32", text: "the same with f32 taps" };
 const SOFTPLUS: Contract = Contract { name: "softplus", text: "as conv with a softplus gate" };
 const GIVEN: Contract = Contract { name: "given", text: "q, k and v given, no convolution; bounded gate" };
 const CHANNEL_MAJOR: Contract = Contract { name: "channel-major", text: "as conv with a history [D, Q + 2]" };
+const FP32: Contract =
+    Contract { name: "fp32", text: "as conv with f32 states, by the portable kernel; every launch is plain" };
 const FIXED: Contract =
     Contract { name: "fixed", text: "as conv without tickets: CTAs take requests in a fixed order" };
 const SNAPSHOTS: Contract =
@@ -40,7 +42,7 @@ impl Subject for TcVerify {
     }
 
     fn contracts(&self) -> &'static [Contract] {
-        &[CONV, CONV_F32, SOFTPLUS, GIVEN, CHANNEL_MAJOR, FIXED, SNAPSHOTS]
+        &[CONV, CONV_F32, SOFTPLUS, GIVEN, CHANNEL_MAJOR, FP32, FIXED, SNAPSHOTS]
     }
 
     fn shapes(&self, list: List) -> Vec<Shape> {
@@ -57,7 +59,8 @@ impl Subject for TcVerify {
     /// left out.
     fn bytes(&self, contract: &Contract, shape: Shape) -> f64 {
         let Shape { t, h, n } = shape;
-        let (state, token) = (2 * HEAD * HEAD, 2 * (3 * HEAD + HEAD + 1) + 2 * HEAD);
+        let state = if *contract == FP32 { 4 } else { 2 } * HEAD * HEAD;
+        let token = 2 * (3 * HEAD + HEAD + 1) + 2 * HEAD;
         let record = 4 * HEAD + 2 * 2 * HEAD;
         let row = 2 * 3 * HEAD; // of the history: three are read, Q + 2 written
         let history = if *contract == GIVEN { 0 } else { row * (3 + t + 2) };
@@ -173,6 +176,8 @@ fn problem(arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Probl
         return Err(format!("{NAME} takes up to {MOST_TOKENS} tokens a request; {shape} has {t}").into());
     }
     let (total, d) = (n * t, 3 * h * HEAD);
+    let (states, elem) =
+        if *contract == FP32 { (Content::State, Elem::F32) } else { (Content::NarrowState, Elem::BF16) };
     let mut slots: Vec<i32> = (0..n as i32).collect();
     Rng::new(arena.used().bytes()).shuffle(&mut slots);
     let starts: Vec<i32> = (0..=n).map(|b| (b * t) as i32).collect();
@@ -182,7 +187,7 @@ fn problem(arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Probl
         raw_beta: arena.tensor(Content::Activation, Elem::BF16, &[total, h])?,
         a_log: Some(arena.tensor(Content::Weight, Elem::F32, &[h])?),
         dt_bias: arena.tensor(Content::Weight, Elem::F32, &[h, HEAD])?,
-        state: arena.tensor(Content::NarrowState, Elem::BF16, &[n, h, HEAD, HEAD])?,
+        state: arena.tensor(states, elem, &[n, h, HEAD, HEAD])?,
         convolution: match *contract {
             GIVEN => None,
             _ => Some(convolution(arena, contract, shape)?),
@@ -209,8 +214,9 @@ fn convolution(arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<C
         if *contract == CONV_F32 { (Content::Weight, Elem::F32) } else { (Content::NarrowWeight, Elem::BF16) };
     let weight = arena.tensor(taps, elem, &[d, 4])?;
     let dense = arena.tensor(Content::NarrowHistory, Elem::BF16, &[n, rows, d])?;
-    let inner = if *contract == CHANNEL_MAJOR { [1, rows] } else { [d, 1] };
-    let state = TensorArg::strided(dense.ptr, dense.bytes, dense.elem, &[n, rows, d], &[rows * d, inner[0], inner[1]])?;
+    let inner = if *contract == CHANNEL_MAJOR { [rows, 1] } else { [1, d] };
+    let strides = [rows * d, inner[0], inner[1]];
+    let state = TensorArg::strided(dense.ptr, dense.bytes, dense.elem, &[n, d, rows], &strides)?;
     let accepted: Vec<i32> = (0..n).map(|b| (1 + b % t) as i32).collect();
     Ok(Convolution { weight, state, accepted: arena.upload(&accepted)? })
 }

@@ -2,7 +2,7 @@
 //!
 //! Raw inputs are loaded by threads, or copied as boxes; either for any number of heads, or for 12. The same for all windows.
 
-use super::{HEAD, MOST_TOKENS};
+use super::HEAD;
 use crate::bench::Launch;
 use crate::bench::shape::Shape;
 use crate::bench::twin::{Kernel, Twin};
@@ -16,6 +16,8 @@ const MAPS: u32 = 6;
 const ARGUMENT: usize = 960;
 /// Multiprocessors of the device that it is written for.
 const MULTIPROCESSORS: u64 = 132;
+/// Most tokens of a request that it is written for.
+const MOST_TOKENS: u64 = 8;
 /// Items up to which the first state is asked for behind the loads of the raw inputs, not when these have arrived.
 const FEW: u64 = 192;
 
@@ -100,13 +102,14 @@ impl Twin for HandWritten {
     }
 }
 
-/// The launch of a call; `None` if the kernel is for other taps, another gate or other heads.
+/// The launch of a call; `None` if the kernel is for other taps, another gate, other heads or fewer tokens.
 pub fn launch(problem: &Problem, shape: Shape, kernel: &Kernel, launch: Launch) -> Option<PreparedLaunch> {
     let convolution = problem.convolution.as_ref()?;
     let configuration = CONFIGURATIONS.iter().find(|known| known.name == kernel.name)?;
     let fits = configuration.taps == convolution.weight.elem
         && configuration.softplus == (problem.gate == Gate::Softplus)
-        && [0, shape.h].contains(&configuration.heads);
+        && [0, shape.h].contains(&configuration.heads)
+        && shape.t <= MOST_TOKENS;
     if !fits {
         return None;
     }
