@@ -57,7 +57,7 @@ fn scripts_of_peers_answer_a_start() {
         println!("there is no python3: not checked");
         return;
     }
-    for script in ["conv_verify.py", "decode.py", "delta_h.py"] {
+    for script in ["conv_verify.py", "decode.py", "delta_h.py", "tc_verify.py"] {
         let output = Command::new("python3")
             .args(["-B", &format!("{folder}/{script}"), "--serve"])
             .stdin(Stdio::null())

@@ -3,6 +3,7 @@
 #   sglang-0.5.20, sglang-0.5.23   the Triton kernels that KDA verify and decode run, as single files
 #   fla-core-0.6.0                 the package fla, and einops, which it imports
 #   attn-gym-0.0.17                the package attn_gym
+#   flashinfer-0.7.4               the files of the verify that records; to run them, nvidia-cutlass-dsl and cuda-python must be installed
 # Needs python3 with pip. On a machine without a network, bring the folder along.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -50,6 +51,10 @@ wheel attn-gym==0.0.17
 rm -rf "$into/attn-gym-0.0.17"
 mkdir -p "$into/attn-gym-0.0.17"
 python3 -m zipfile -e "$into"/wheels/attn_gym-0.0.17-*.whl "$into/attn-gym-0.0.17"
+wheel flashinfer-python==0.7.4
+extract "$into/wheels/flashinfer_python-0.7.4-*.whl" "$into/flashinfer-0.7.4/kda_kernels" kda_decode_wy_output_only.py
+extract "$into/wheels/flashinfer_python-0.7.4-*.whl" "$into/flashinfer-0.7.4/gdn_kernels" \
+  gdn_decode_bf16_wy_output_only.py device_target.py dtype_compat.py
 # The wheels are large and not needed any more.
 rm -rf "$into/wheels"
 du -sh "$into"/*

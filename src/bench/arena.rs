@@ -24,6 +24,8 @@ pub enum Content {
     NarrowHistory,
     /// bf16 normals of deviation 0.1: states.
     NarrowState,
+    /// bf16 normals of deviation 0.3: weights.
+    NarrowWeight,
     /// bf16, uniform within 0.1: keys.
     Keys,
     /// The same in a pool of their own: what keys are projected by.
@@ -42,7 +44,7 @@ pub enum Content {
     Exact,
 }
 
-const CONTENTS: usize = 14;
+const CONTENTS: usize = 15;
 /// Every tensor starts at a multiple of this many bytes.
 const ALIGN: u64 = 512;
 /// Bytes up to which a pool is counted: more than any device has, and the sum over all pools is a `u64`.
@@ -104,8 +106,12 @@ impl<'e> Arena<'e> {
             let drawn = rng.normals_f32(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
-        for (content, sigma) in [(Content::Activation, 1.0), (Content::NarrowHistory, 1.0), (Content::NarrowState, 0.1)]
-        {
+        for (content, sigma) in [
+            (Content::Activation, 1.0),
+            (Content::NarrowHistory, 1.0),
+            (Content::NarrowState, 0.1),
+            (Content::NarrowWeight, 0.3),
+        ] {
             let drawn = rng.normals_bf16(DRAWN as usize, sigma);
             arena.fill(executor, content, &drawn.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         }
@@ -179,12 +185,25 @@ impl<'e> Arena<'e> {
     /// # Errors
     /// As [`Arena::tensor`], or the device refuses the copy.
     pub fn upload(&mut self, values: &[i32]) -> Result<TensorArg, Failure> {
-        let bytes = 4 * values.len() as u64;
-        let ptr = self.take(Content::Exact, bytes)?;
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Ok(TensorArg::dense(self.exact(&bytes)?, bytes.len() as u64, Elem::I32, &[values.len() as u64])?)
+    }
+
+    /// A dense table of addresses, a row a layer.
+    ///
+    /// # Errors
+    /// As [`Arena::upload`].
+    pub fn addresses<const N: usize>(&mut self, rows: &[[u64; N]]) -> Result<TensorArg, Failure> {
+        let bytes: Vec<u8> = rows.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+        Ok(TensorArg::dense(self.exact(&bytes)?, bytes.len() as u64, Elem::U64, &[rows.len() as u64, N as u64])?)
+    }
+
+    fn exact(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
+        let ptr = self.take(Content::Exact, bytes.len() as u64)?;
         if let Some(executor) = self.executor {
-            executor.write(ptr, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+            executor.write(ptr, bytes)?;
         }
-        Ok(TensorArg::dense(ptr, bytes, Elem::I32, &[values.len() as u64])?)
+        Ok(ptr)
     }
 }
 

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | which sizes | [`shape`] |
 //! | how long are packed sequences | [`lengths`] |
-//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`], [`decode`], [`delta_h`] |
+//! | what does an operator bring to be timed | [`Subject`]; [`conv_verify`], [`decode`], [`delta_h`], [`tc_verify`], [`tc_commit`] |
 //! | where do inputs lie, and what do they hold | [`arena`] |
 //! | how long does a call take | [`measure`] |
 //! | how fast is the memory | [`bandwidth`] |
@@ -30,6 +30,8 @@ pub mod peers;
 pub mod report;
 pub mod session;
 pub mod shape;
+pub mod tc_commit;
+pub mod tc_verify;
 pub mod tune;
 pub mod twin;
 pub mod twin_check;
@@ -171,5 +173,5 @@ pub trait Call {
 
 /// Every operator that can be timed.
 pub fn subjects() -> Vec<&'static dyn Subject> {
-    vec![&conv_verify::ConvVerify, &decode::Decode, &delta_h::DeltaH]
+    vec![&conv_verify::ConvVerify, &decode::Decode, &delta_h::DeltaH, &tc_verify::TcVerify, &tc_commit::TcCommit]
 }

@@ -38,6 +38,13 @@ impl Plan {
         self
     }
 
+    /// The same, and behind it the launches of another plan.
+    #[must_use]
+    pub fn followed_by(mut self, later: Plan) -> Plan {
+        self.launches.extend(later.launches);
+        self
+    }
+
     /// The variant that was chosen; of several launches the last one's, which writes the results.
     pub fn desc(&self) -> &'static KernelDesc {
         self.prepared().desc

@@ -96,6 +96,22 @@ impl Subject for ConvVerify {
     }
 }
 
+/// A call with the bf16 contract and taps of bf16: what `tc_verify` is set beside.
+///
+/// # Errors
+/// As [`Subject::call`].
+pub(super) fn with_narrow_taps(arena: &mut Arena, shape: Shape) -> Result<Box<dyn Call>, Failure> {
+    let wide = problem(arena, false, shape)?;
+    let conv_weight = arena.tensor(Content::NarrowWeight, Elem::BF16, wide.conv_weight.shape())?;
+    let problem = Problem { conv_weight, ..wide };
+    Ok(Box::new(Verify { problem, shape, bytes: bytes_with_narrow_taps(shape) }))
+}
+
+/// Bytes of such a call.
+pub(super) fn bytes_with_narrow_taps(shape: Shape) -> f64 {
+    ConvVerify.bytes(&BF16, shape) - (8 * 3 * shape.h * HEAD) as f64
+}
+
 struct Verify {
     problem: Problem,
     shape: Shape,

@@ -6,7 +6,7 @@ use crate::bench::shape::{List, Shape};
 use kda_ref::rng::Rng;
 use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::preference::Table;
-use kda_runtime::operators::{conv_verify, decode, delta_h};
+use kda_runtime::operators::{conv_verify, decode, delta_h, tc_commit};
 
 /// Tokens, pairs, and the variants' µs.
 type Point<'p> = (u64, u64, &'p [(&'p str, f64)]);
@@ -158,6 +158,7 @@ fn the_committed_tables_are_written_as_they_stand() {
     use conv_verify::preference as verify;
     use decode::preference as step;
     use delta_h::preference as recurrence;
+    use tc_commit::preference as commit;
     let choices = |op: &str| {
         let subject = crate::bench::subjects().into_iter().find(|subject| subject.name() == op).unwrap();
         (subject.choices(), subject.preference())
@@ -165,6 +166,7 @@ fn the_committed_tables_are_written_as_they_stand() {
     for (op, tables) in [
         ("conv_verify", vec![vec![verify::PLAIN, verify::PDL, verify::PDL_STABLE]]),
         ("delta_h", vec![vec![recurrence::PLAIN, recurrence::PDL]]),
+        ("tc_commit", vec![vec![commit::BF16_PLAIN, commit::BF16_PDL], vec![commit::F32_PLAIN, commit::F32_PDL]]),
         (
             "decode",
             vec![

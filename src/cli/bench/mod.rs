@@ -28,7 +28,7 @@ use std::path::PathBuf;
 /// Options of `kda bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Operator to time: conv_verify, decode or delta_h.
+    /// Operator to time: conv_verify, decode, delta_h, tc_verify or tc_commit.
     op: String,
     /// Sizes: all, small, table (the default) or a list of T:H:N (tokens, heads, requests); for delta_h rows, heads and sequences,
     /// or fixed8192:H and mixed6:H.
@@ -137,6 +137,9 @@ fn request(arguments: &Arguments, subject: &dyn Subject) -> Result<Request, Stop
         peers: arguments.peers,
         samples: arguments.samples as usize,
     };
+    if tunes && subject.choices().is_empty() {
+        return Err(Stop::Input(format!("{} has no preference tables that times would fill", subject.name())));
+    }
     if tunes {
         request.variants = Variants::EachName;
         request.launches = subject.launches().to_vec();

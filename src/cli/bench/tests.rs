@@ -55,6 +55,8 @@ fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
     assert_eq!(parse(&["decode", "--tune"]).unwrap().contracts.len(), 4);
     let request = parse(&["delta_h", "--tune"]).unwrap();
     assert_eq!((request.launches, request.contracts.len()), (vec![Launch::Plain, Launch::Pdl], 1));
+    let error = parse(&["tc_verify", "--tune"]).unwrap_err();
+    assert!(error.contains("tc_verify has no preference tables"), "{error}");
     let error = parse(&["decode", "--tune", "--contract", "fp32,bf16"]).unwrap_err();
     assert!(error.contains("the tables of decode need times with fp32, fp32-kv, bf16, bf16-kv"), "{error}");
     for other in ["--twin", "--peers", "--variants=all", "--launch=plain"] {
@@ -65,7 +67,7 @@ fn tuning_times_every_variant_and_launch_in_the_contracts_of_the_tables() {
 #[test]
 fn what_is_not_known_is_named_with_what_is() {
     for (words, expected) in [
-        (&["conv_verifi"][..], "one of conv_verify, decode, delta_h is needed"),
+        (&["conv_verifi"][..], "one of conv_verify, decode, delta_h, tc_verify, tc_commit is needed"),
         (&["conv_verify", "--shapes", "tiny"], "T:H:N"),
         (&["decode", "--shapes", "1:8:1,4:8:1"], "4:8:1 has T = 4"),
         (&["conv_verify", "--shapes", "65536:65536:65536"], "bytes are needed"),

@@ -45,7 +45,8 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
         return Ok(Plan::of(args.prepare(variant, options.pdl)?));
     }
-    let (table, states, multiprocessors) = (preference(layout.state), problem.states(), executor.multiprocessors());
+    let (table, states, multiprocessors) =
+        (preference(layout.state, options.pdl), problem.states(), executor.multiprocessors());
     // Best first.
     let mut order: Vec<TcCommitVariant> =
         TcCommitVariant::ALL.iter().copied().filter(|v| runs(*v) && fits(*v, &layout)).collect();
@@ -79,9 +80,14 @@ fn fits(variant: TcCommitVariant, layout: &Layout) -> bool {
     variant.state() == layout.state && u64::from(variant.most()) >= layout.window
 }
 
-/// The table for a type of the state.
-fn preference(state: Elem) -> &'static Table {
-    if state == Elem::BF16 { &measured::BF16 } else { &measured::F32 }
+/// The table for a type of the state and a launch.
+fn preference(state: Elem, pdl: bool) -> &'static Table {
+    match (state, pdl) {
+        (Elem::BF16, false) => &measured::BF16_PLAIN,
+        (Elem::BF16, true) => &measured::BF16_PDL,
+        (_, false) => &measured::F32_PLAIN,
+        (_, true) => &measured::F32_PDL,
+    }
 }
 
 #[cfg(test)]

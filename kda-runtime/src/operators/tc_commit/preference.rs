@@ -2,12 +2,12 @@
 //!
 //! The bounds are those of hand-written CUDA C++ with the same slices, cold L2, on an H200 (132 multiprocessors, driver
 //! 580.159): slices of 8 KB are faster up to 384 states, those of 16 KB from 1536 states on. They are no times of these
-//! kernels.
+//! kernels; `kda bench tc_commit --tune` writes this file from such.
 
 use crate::operators::preference::{Row, Table};
 
-/// A bf16 state.
-pub const BF16: Table = Table {
+/// Without programmatic dependent launch; a bf16 state.
+pub const BF16_PLAIN: Table = Table {
     multiprocessors: 132,
     rows: &[
         Row { tokens: (1, u64::MAX), pairs: 768, variant: "rows32" },
@@ -15,11 +15,17 @@ pub const BF16: Table = Table {
     ],
 };
 
-/// An f32 state: the same bytes a slice.
-pub const F32: Table = Table {
+/// With it, everything read behind the wait for the predecessor; a bf16 state.
+pub const BF16_PDL: Table = BF16_PLAIN;
+
+/// Without programmatic dependent launch; an f32 state.
+pub const F32_PLAIN: Table = Table {
     multiprocessors: 132,
     rows: &[
         Row { tokens: (1, u64::MAX), pairs: 384, variant: "rows16" },
         Row { tokens: (1, u64::MAX), pairs: u64::MAX, variant: "rows32" },
     ],
 };
+
+/// With it, everything read behind the wait for the predecessor; an f32 state.
+pub const F32_PDL: Table = F32_PLAIN;

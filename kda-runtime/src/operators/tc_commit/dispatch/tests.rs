@@ -57,7 +57,8 @@ fn every_size_has_a_plan_with_the_preferred_slice() {
                     let variant = variant_of(&plan);
                     let states = n * heads * layers.max(1);
                     assert_eq!(call.states(), states);
-                    let row = preference(state).rows_for(1).iter().find(|row| states <= row.pairs).expect("a row");
+                    let row =
+                        preference(state, true).rows_for(1).iter().find(|row| states <= row.pairs).expect("a row");
                     assert!(is_named(plan.desc().entry, row.variant), "{}, not {}", plan.desc().entry, row.variant);
                     assert_eq!((variant.state(), variant.most()), (state, if window <= 8 { 8 } else { 16 }));
                     assert_eq!(plan.desc().arch.to_string(), arch);
@@ -73,8 +74,8 @@ fn every_size_has_a_plan_with_the_preferred_slice() {
 /// Bounds grow to no bound; every name is a variant for the state, of one slice.
 #[test]
 fn the_tables_are_sorted_and_cover_everything() {
-    for state in STATES {
-        let table = preference(state);
+    for (state, pdl) in STATES.into_iter().flat_map(|state| [(state, false), (state, true)]) {
+        let table = preference(state, pdl);
         assert_eq!(table.rows_for(1), table.rows);
         assert!(table.rows.is_sorted_by(|a, b| a.pairs < b.pairs), "{table:?}");
         assert_eq!(table.rows.last().expect("a row").pairs, u64::MAX);
