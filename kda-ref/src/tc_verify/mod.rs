@@ -24,7 +24,9 @@ pub(crate) mod validate;
 
 pub use budgets::{Checked, Got, HeadJudgement, reference};
 pub use problem::{Conv, ConvOrder, Outputs, Problem, Request};
-pub use run::run;
+pub use run::{emulate, run};
+
+pub use crate::emulate::tc_verify::Couplings;
 pub use validate::Refusal;
 
 pub use crate::conv_verify::{HEAD, HISTORY};

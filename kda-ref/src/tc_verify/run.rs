@@ -18,10 +18,22 @@ use half::bf16;
 /// A [`Refusal`] when sizes, pitches or element types do not fit, or requests share tokens, or slots that roll; nothing is
 /// written then.
 pub fn run(problem: &Problem<'_>, outputs: &mut Outputs<'_>, mode: Mode) -> Result<(), Refusal> {
+    run_in(problem, outputs, mode, Couplings::Scalar)
+}
+
+/// [`run()`] in [`Mode::Emulate`], with couplings and a solve of fp32 or of tensor cores.
+///
+/// # Errors
+/// As [`run()`].
+pub fn emulate(problem: &Problem<'_>, outputs: &mut Outputs<'_>, couplings: Couplings) -> Result<(), Refusal> {
+    run_in(problem, outputs, Mode::Emulate, couplings)
+}
+
+fn run_in(problem: &Problem<'_>, outputs: &mut Outputs<'_>, mode: Mode, couplings: Couplings) -> Result<(), Refusal> {
     validate::inputs(problem)?;
     validate::outputs(problem, outputs)?;
     let p = problem;
-    let arithmetic = if mode == Mode::Emulate { Arithmetic::Emulated(Couplings::Scalar) } else { Arithmetic::Golden };
+    let arithmetic = if mode == Mode::Emulate { Arithmetic::Emulated(couplings) } else { Arithmetic::Golden };
     for request in p.requests() {
         let out = |t: usize, head: usize| (request.begin + t) * outputs.out_pitch + head * HEAD;
         let Some(slot) = request.slot else {

@@ -3,9 +3,9 @@
 //!
 //! Requests have 0 to `WINDOW` tokens a step, of which 0 to all are accepted, with a convolution at least the first. In turn
 //! histories are compacted by the commit, to another slot now and then, and are left for the next verify to begin at
-//! `accepted = n`. States are rounded to the pool's type
-//! by every commit, so budgets come from the emulations of both kernels over the same steps, with the same roundings, and from
-//! activations on the other side of ties. Histories are copies: those of every step have the golden model's bits.
+//! `accepted = n`. States are rounded to the pool's type by every commit, so budgets come from emulations of both kernels over
+//! the same steps, with the same roundings, with couplings of fp32 and of tensor cores, and from activations on the other side
+//! of ties. Histories are copies: those of every step have the golden model's bits.
 
 use super::Failure;
 use super::call::Call;
@@ -23,7 +23,7 @@ use kda_ref::rng::Rng;
 use kda_ref::tc_commit;
 use kda_ref::tc_verify::sample::{Gates, Sample, Switches};
 use kda_ref::tc_verify::uninterrupted::{Row, uninterrupted};
-use kda_ref::tc_verify::{self, ConvOrder, HEAD, HISTORY};
+use kda_ref::tc_verify::{self, ConvOrder, Couplings, HEAD, HISTORY};
 use kda_runtime::operators::tc_verify::{Options, Variant};
 
 const QUICK: usize = 6;
@@ -36,6 +36,8 @@ const WINDOW: usize = 6;
 const SLOTS: usize = REQUESTS + 2;
 const CHANNELS: usize = 3 * HEADS * HEAD;
 const WIDTH: usize = HEADS * HEAD;
+/// Of the emulations.
+const COUPLINGS: [Couplings; 2] = [Couplings::Scalar, Couplings::Split];
 
 /// The chains of a check: both gates, both types of state, all kinds of inputs.
 pub fn chains() -> Vec<Switches> {
@@ -107,9 +109,9 @@ pub fn run(device: Device, extent: Extent, variants: &[Variant], seed: u64, sink
 #[derive(Default)]
 struct Stream {
     rows: Vec<Row>,
-    /// Outputs of the accepted tokens, `[heads, V]` each: the device's, and the emulation's before rounding.
+    /// Outputs of the accepted tokens, `[heads, V]` each: the device's, and the emulations' before rounding.
     outs: Vec<Vec<f64>>,
-    emulated: Vec<Vec<f64>>,
+    emulated: [Vec<Vec<f64>>; 2],
 }
 
 /// Runs a chain.
@@ -132,7 +134,7 @@ pub fn follow(
     (at.slot_of, at.accepted) = ((0..REQUESTS as i32).collect(), vec![1; REQUESTS]);
     let start = at.clone();
     let stored = if switches.bf16_state { Stored::Bf16 } else { Stored::F32 };
-    let mut emulated: Vec<f64> = at.state.view().widened(0, SLOTS * pitch);
+    let mut emulated: [Vec<f64>; 2] = COUPLINGS.map(|_| at.state.view().widened(0, SLOTS * pitch));
     let mut streams: [Stream; REQUESTS] = Default::default();
     let (mut histories, mut changed) = (0, 0);
     for index in 0..steps {
@@ -146,10 +148,12 @@ pub fn follow(
         let case = Case { sample: at.clone(), counters: index % 2 == 1 };
         let got = Call::new(device, &case)?.run(&Options { variant: forced, ..Options::default() })?;
         changed += got.changed;
-        let mut right = at.buffers();
-        let problem = tc_verify::Problem { state: Floats::F64(&emulated), ..at.problem() };
-        tc_verify::run(&problem, &mut right.outputs(), Mode::Emulate)?;
-        histories += differing(&right.conv, &got.conv);
+        let mut right = COUPLINGS.map(|_| at.buffers());
+        for ((right, state), couplings) in right.iter_mut().zip(&emulated).zip(COUPLINGS) {
+            let problem = tc_verify::Problem { state: Floats::F64(state), ..at.problem() };
+            tc_verify::emulate(&problem, &mut right.outputs(), couplings)?;
+        }
+        histories += differing(&right[0].conv, &got.conv);
         at.conv = got.conv;
 
         // ---- Commit
@@ -189,24 +193,26 @@ pub fn follow(
             boundary_tokens: Vec::new(),
             boundary_slots: Vec::new(),
         };
-        let of_emulation = tc_commit::Problem {
-            state: Floats::F64(&emulated),
-            corr: Floats::F64(&right.corr),
-            kg: Floats::F64(&right.kg),
-            ..commit.problem()
-        };
-        let mut next = tc_commit::sample::Buffers { state: emulated.clone(), conv: commit.conv.clone() };
-        tc_commit::run(&of_emulation, &mut next.outputs(), Mode::Emulate)?;
+        let mut next = emulated.clone().map(|state| tc_commit::sample::Buffers { state, conv: commit.conv.clone() });
+        for ((next, state), right) in next.iter_mut().zip(&emulated).zip(&right) {
+            let of_emulation = tc_commit::Problem {
+                state: Floats::F64(state),
+                corr: Floats::F64(&right.corr),
+                kg: Floats::F64(&right.kg),
+                ..commit.problem()
+            };
+            tc_commit::run(&of_emulation, &mut next.outputs(), Mode::Emulate)?;
+        }
         between(index, &mut commit);
         let case = CommitCase { layers: vec![commit], table: false };
         let mut layers = CommitCall::new(device, &case)?.run(None)?.layers;
         let layer = layers.pop().ok_or("a layer")?;
         at.state = layer.state;
         if compacts {
-            histories += differing(&next.conv, &layer.conv);
+            histories += differing(&next[0].conv, &layer.conv);
             at.conv = layer.conv;
         }
-        emulated = next.state.into_iter().map(|s| stored.round(s)).collect();
+        emulated = next.map(|next| next.state.into_iter().map(|s| stored.round(s)).collect());
 
         // ---- Accepted tokens
         for (b, stream) in streams.iter_mut().enumerate() {
@@ -215,7 +221,9 @@ pub fn follow(
                 let (qkv, raw_g, raw_beta) = (of(&at.qkv, CHANNELS), of(&at.raw_g, WIDTH), of(&at.raw_beta, HEADS));
                 stream.rows.push(Row { qkv, raw_g, raw_beta });
                 stream.outs.push(got.out[row * at.out_pitch..][..WIDTH].iter().map(|o| o.to_f64()).collect());
-                stream.emulated.push(right.out[row * at.out_pitch..][..WIDTH].to_vec());
+                for (emulated, right) in stream.emulated.iter_mut().zip(&right) {
+                    emulated.push(right.out[row * at.out_pitch..][..WIDTH].to_vec());
+                }
             }
             if counts[b] > 0 {
                 at.accepted[b] = if compacts { 1 } else { counts[b] as i32 };
@@ -243,7 +251,7 @@ fn judge(
     start: &Sample,
     b: usize,
     stream: &Stream,
-    (slot, state, emulated): (usize, &FloatVec, &[f64]),
+    (slot, state, emulated): (usize, &FloatVec, &[Vec<f64>; 2]),
 ) -> Vec<[Judgement; 2]> {
     let (problem, order) = (start.problem(), start.switches.order);
     let (rows, pitch) = (WINDOW + HISTORY - 1, start.state_pitch);
@@ -260,16 +268,16 @@ fn judge(
     };
     let stored = if start.switches.bf16_state { Stored::Bf16 } else { Stored::F32 };
     let heads = (0..HEADS).map(|head| {
-        let outs = [&right.outs, &other.outs, &stream.emulated, &stream.outs].map(|outs| of_head(outs, head));
-        let [reference, ties, steps, got] = &outs;
-        let out = Budget::derive(reference, &[steps, ties], Stored::Bf16).judge(reference, got);
+        let outs = [&right.outs, &other.outs, &stream.emulated[0], &stream.emulated[1], &stream.outs];
+        let [reference, ties, scalar, split, got] = &outs.map(|outs| of_head(outs, head));
+        let out = Budget::derive(reference, &[scalar, split, ties], Stored::Bf16).judge(reference, got);
         let part = head * HEAD * HEAD..(head + 1) * HEAD * HEAD;
         let last = |states: &[Vec<f64>]| states.last().map_or(&first[..], Vec::as_slice)[part.clone()].to_vec();
         let (reference, ties) = (last(&right.states), last(&other.states));
         let base = slot * pitch + part.start;
         let got = state.view().widened(base, HEAD * HEAD);
-        let steps = &emulated[base..base + HEAD * HEAD];
-        [out, Budget::derive(&reference, &[steps, &ties], stored).judge(&reference, &got)]
+        let [scalar, split] = emulated.each_ref().map(|emulated| &emulated[base..base + HEAD * HEAD]);
+        [out, Budget::derive(&reference, &[scalar, split, &ties], stored).judge(&reference, &got)]
     });
     heads.collect()
 }
