@@ -5,7 +5,7 @@
 //! P_t = S p_t;  R_t = S r_t                            as tensor cores add; low times low is left out
 //! c_ti = <k_t, w_i>, d_ti = <q_t, w_i>                 w_i = kn_i, multiplied by e^{g_t} at every later token t
 //! or c_ti = <e^{cum_t} k_t, e^{-cum_i} k_i>, d_ti likewise, as three products of the bf16 hi + lo of both factors; where the gate
-//! has no bound e^{cum_t - cum_3} and e^{cum_3 - cum_i} across the halves of a window, and the first form within one
+//! has no bound e^{cum_t - cum_3} and e^{cum_3 - cum_i} across the end of four tokens, and the first form within four
 //! u_t = beta_t (v_t - P_t - sum_{i<t} c_ti u_i);  o_t = R_t + sum_{i<=t} d_ti u_i
 //! ```
 //! Source: the operator's contract.
@@ -50,8 +50,8 @@ impl Couplings {
     }
 }
 
-/// Tokens of half a window.
-const HALF: usize = 4;
+/// Tokens that meet in fp32 where the gate has no bound.
+const FOUR: usize = 4;
 
 /// A token that is carried on: its key, the cumulative gate behind it, the key decayed to the present.
 struct Carried {
@@ -70,11 +70,12 @@ fn couple(
 ) -> f32 {
     let token = &of[i];
     let scaled = |x: &[f32; KEYS], by: &dyn Fn(usize) -> f32| std::array::from_fn(|c| x[c] * scalar::exp(by(c)));
-    let pivot = |c: usize| of[HALF - 1].cum[c];
+    // The end of the four of token i.
+    let pivot = |c: usize| of[i / FOUR * FOUR + FOUR - 1].cum[c];
     match couplings {
         Couplings::Scalar => dot(x, &token.w),
         Couplings::Split if bounded => split_dot(&scaled(x, &|c| cum[c]), &scaled(&token.k, &|c| -token.cum[c])),
-        Couplings::Split if t / HALF == i / HALF => dot(x, &token.w),
+        Couplings::Split if t / FOUR == i / FOUR => dot(x, &token.w),
         Couplings::Split => {
             split_dot(&scaled(x, &|c| cum[c] - pivot(c)), &scaled(&token.k, &|c| pivot(c) - token.cum[c]))
         }
