@@ -211,7 +211,10 @@ fn forced_variants_must_fit() {
         ("heads0_conv_channel_major_bf16", "a history in the order [D, Q + 2], the call has"),
         ("heads0_conv_nochannel_major_bf16_softplus_noearly", "it is for a softplus gate, the call has a bounded gate"),
         ("tokens8_conv_nochannel_major_bf16_nosoftplus_f32", "it is for a state of f32, the call has one of bf16"),
-        ("heads12_conv_nochannel_major_bf16_nosoftplus_noearly", "heads == HEADS"),
+        (
+            "heads12_conv_nochannel_major_bf16_nosoftplus_noearly",
+            "it is for 12 heads and two rows or more, without gaps; the call has 2 heads",
+        ),
     ] {
         let said = refused(&plain, &HOPPER, &of(what));
         assert!(said.contains(words), "{said}");
