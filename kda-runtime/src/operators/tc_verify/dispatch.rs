@@ -102,6 +102,8 @@ struct Kind {
     state: Elem,
     window: u64,
     shares: bool,
+    /// The pool of states has no slot.
+    empty: bool,
     far: bool,
     early: bool,
 }
@@ -115,6 +117,7 @@ impl Kind {
             state: problem.state.elem,
             window: layout.window,
             shares: layout.per_key_head > 1,
+            empty: problem.state.shape()[0] == 0,
             far: layout.far,
             early: options.pdl && options.stable_pools,
         }
@@ -139,6 +142,9 @@ impl Kind {
         }
         if self.shares && !variant.shares() {
             return Some("it is for as many heads of q and k as of v, the call has fewer".into());
+        }
+        if self.empty && variant.boxes() {
+            return Some("it needs a pool of states with a slot, the call's has none".into());
         }
         if self.far && variant.boxes() {
             return Some("it needs a slot stride of the state below 2^40 bytes, as the call has not".into());

@@ -274,3 +274,18 @@ fn alignments_are_those_of_the_kernels() {
         }
     }
 }
+
+/// A pool without slots has no tensor map; its requests get zeros.
+#[test]
+fn pools_without_slots_are_for_the_portable_kernel() {
+    let mut empty = problem(3, 2, 8);
+    empty.state = dense(Elem::BF16, &[0, 2, 128, 128]);
+    empty.convolution = Some(Convolution {
+        state: strided(Elem::BF16, &[0, 768, 10], &[7680, 1, 768]),
+        ..convolution(Elem::BF16, false, 3, 2, 8)
+    });
+    assert!(!planned(&empty, &HOPPER, &Options::default()).boxes());
+    let forced = Variant::all().find(|v| v.boxes() && v.taps().is_none() && !v.softplus() && !v.early());
+    let said = refused(&empty, &HOPPER, &Options { variant: forced, ..Options::default() });
+    assert!(said.contains("a pool of states with a slot"), "{said}");
+}
