@@ -1,62 +1,43 @@
 //! Calls of `conv_verify`: a good one of any switches, with a field or two made wrong, and index tables of any contents.
 
-use super::execute::{MOST_BYTES, MOST_CTAS, Memory, numbers};
-use super::{spoil, words_of};
+use super::call::{Calls, Planner};
+use super::execute::{Memory, numbers};
+use super::spoil;
 use crate::fuzz::Counts;
 use kda_core::exec::{ExecError, Executor, Stream};
-use kda_core::{Elem, LaunchError, PreparedLaunch, TensorArg};
+use kda_core::{Elem, PreparedLaunch, TensorArg};
 use kda_kernels::conv_verify::ConvVerifyVariant;
 use kda_ref::rng::Rng;
 use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::conv_verify::{Gate, Options, Problem, SnapshotRule, plan};
-use kda_runtime::operators::{OpError, Plan};
-
-/// One of so many accepted calls is executed, and every one with a tensor of another shape than a good call has.
-const EXECUTE: usize = 12;
 
 /// Shows a compute capability, and does nothing else.
 pub(super) struct Shown(pub(super) (u8, u8));
 
-/// How a call is validated.
-type Planner = fn(&Problem, &dyn Executor, &Options) -> Result<Plan, OpError>;
-
-pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    case_of(plan, rng, counts)
-}
-
-fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    let mut problem = good(rng);
-    let drawn = shapes(&mut problem);
-    for _ in 0..rng.choose(&[0, 1, 1, 1, 2]) {
-        wrong(&mut problem, rng);
-    }
-    let options = Options {
+const CALLS: Calls<Problem, Options> = Calls {
+    name: "conv_verify",
+    good,
+    options: |rng| Options {
         variant: (rng.below(4) == 0).then(|| rng.choose(&ConvVerifyVariant::ALL)),
         pdl: rng.coin(),
         stable_pools: rng.coin(),
         evict_first: rng.choose(&[None, Some(true), Some(false)]),
-    };
-    let shown = Shown(if rng.below(6) == 0 { rng.choose(&[(10, 0), (8, 0), (0, 0)]) } else { (9, 0) });
-    let accepted = match plan(&problem, &shown, &options) {
-        Ok(accepted) => accepted,
-        // The operator knows what its kernel needs, and says it of its own arguments; only the size of the grid is left to the launch.
-        Err(OpError::Launch(error)) if !matches!(error, LaunchError::TooLarge { .. }) => {
-            return Err(format!("taken by the operator, refused by the kernel: {error}\n{problem:?} {options:?}"));
-        }
-        Err(error) => return words_of(&error, counts),
-    };
-    counts.add("accepted");
-    let ctas = accepted.prepared().grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul);
-    let small = tensors(&mut problem).iter().all(|(tensor, _)| tensor.extent_bytes() <= MOST_BYTES);
-    let reshaped = shapes(&mut problem).iter().any(|shape| !drawn.contains(shape));
-    let most = if reshaped { 3 * MOST_CTAS } else { MOST_CTAS };
-    if shown.0 != (9, 0) || ctas > most || !small || !reshaped && rng.below(EXECUTE) != 0 {
-        return Ok(());
-    }
-    execute(plan, problem, &options, rng).map_err(|what| format!("{what}\n{problem:?} {options:?}"))?;
-    counts.add("executed");
-    counts.add("executed of conv_verify");
-    Ok(())
+    },
+    tensors,
+    changes: &[
+        |p, rng| p.scale = spoil::float(rng),
+        |p, rng| p.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
+        |p, rng| p.null = spoil::scalar(rng) as i32,
+        |p, _| p.states_out = None,
+        |p, _| p.windows_out = None,
+        |p, _| p.roll = !p.roll,
+    ],
+    held: |_| true,
+    execute,
+};
+
+pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+    CALLS.case(plan, rng, counts)
 }
 
 /// A call that every check takes.
@@ -165,36 +146,13 @@ fn tensors(problem: &mut Problem) -> Vec<(&mut TensorArg, bool)> {
     all
 }
 
-fn shapes(problem: &mut Problem) -> Vec<Vec<u64>> {
-    tensors(problem).iter().map(|(tensor, _)| tensor.shape().to_vec()).collect()
-}
-
-fn wrong(problem: &mut Problem, rng: &mut Rng) {
-    match rng.below(24) {
-        0 => problem.scale = spoil::float(rng),
-        1 => problem.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
-        2 => problem.null = spoil::scalar(rng) as i32,
-        3 => problem.states_out = None,
-        4 => problem.windows_out = None,
-        5 => problem.roll = !problem.roll,
-        6..10 => {
-            // Mostly what is written: there, what is touched beyond the axis changes.
-            let any = rng.below(4) == 0;
-            let mut tensors = tensors(problem);
-            tensors.retain(|(_, written)| any || *written);
-            let at = rng.below(tensors.len());
-            spoil::shorter(tensors[at].0, rng);
-        }
-        _ => {
-            let mut tensors = tensors(problem);
-            let at = rng.below(tensors.len());
-            spoil::tensor(tensors[at].0, rng);
-        }
-    }
-}
-
 /// Places the call in memory, fills its index tables with anything, plans it again and runs it.
-fn execute(plan: Planner, mut problem: Problem, options: &Options, rng: &mut Rng) -> Result<(), String> {
+fn execute(
+    plan: Planner<Problem, Options>,
+    mut problem: Problem,
+    options: &Options,
+    rng: &mut Rng,
+) -> Result<(), String> {
     let pools = [problem.conv_state.shape()[0], problem.state.shape()[0], live_rows(&problem)];
     let null = problem.null;
     let executor = SimExecutor::default();
@@ -284,22 +242,13 @@ mod tests {
 
     #[test]
     fn what_is_not_spoilt_is_accepted() {
-        let mut rng = Rng::new(8);
-        for index in 0..300 {
-            let problem = good(&mut rng);
-            plan(&problem, &Shown((9, 0)), &Options::default()).unwrap_or_else(|e| panic!("{index}: {e}\n{problem:?}"));
-        }
-    }
-
-    fn sweep(plan: Planner, cases: u64) -> crate::fuzz::Outcome {
-        let sweep = crate::fuzz::Sweep { seed: 6, cases, only: None };
-        sweep.run(|rng, counts| case_of(plan, rng, counts), &|_| {})
+        CALLS.good_ones_are_accepted(plan);
     }
 
     /// Windows of fewer steps than tokens, and whatever memory they need to be taken.
     #[test]
     fn windows_of_too_few_steps_that_are_taken_are_a_failure() {
-        let outcome = sweep(
+        let outcome = CALLS.sweep(
             |problem, executor, options| {
                 let (mut grown, tokens) = (*problem, problem.b.shape().get(1).copied().unwrap_or(0));
                 if let Some(windows) = &mut grown.windows_out
@@ -323,10 +272,7 @@ mod tests {
 
     #[test]
     fn what_only_the_kernel_refuses_is_a_failure() {
-        let refused = |_: &Problem, _: &dyn Executor, _: &Options| {
-            Err(OpError::Launch(LaunchError::Absent { entry: "kernel", param: "windows" }))
-        };
-        assert_eq!(sweep(refused, 20).failed, 20);
+        CALLS.refusals_of_kernels_are_failures();
     }
 
     #[test]

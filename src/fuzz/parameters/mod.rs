@@ -5,10 +5,12 @@
 //! | --- | --- |
 //! | blocks of the operators | `conv_verify`, `decode`, `delta_h`, `tc_commit`, `tc_verify` |
 //! | blocks of any kernel, from its description alone | `kernels` |
+//! | what happens to a call of any operator | `call` |
 //! | what is made wrong | `spoil` |
 //! | how an accepted block runs | `execute` |
 //! | whether it gives what it should | `golden` |
 
+mod call;
 mod conv_verify;
 mod decode;
 mod delta_h;

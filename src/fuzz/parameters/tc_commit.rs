@@ -1,63 +1,37 @@
 //! Calls of `tc_commit`: a good one of any switches, with a field or two made wrong, and slots and counts of any contents.
 
-use super::conv_verify::Shown;
+use super::call::{Calls, Planner};
 use super::decode::table_of;
-use super::execute::{MOST_BYTES, MOST_CTAS, Memory, numbers};
-use super::{spoil, words_of};
+use super::execute::{Memory, numbers};
+use super::spoil;
 use crate::checks::Device;
 use crate::checks::tc_commit::case::{Plan as Drawn, Values};
 use crate::checks::tc_commit::judge::{Tally, fits, one_case};
 use crate::fuzz::Counts;
-use kda_core::exec::Executor;
-use kda_core::{Elem, LaunchError, TensorArg};
+use kda_core::{Elem, TensorArg};
 use kda_kernels::tc_commit::TcCommitVariant;
 use kda_ref::rng::Rng;
 use kda_ref::tc_commit::sample::Switches;
 use kda_runtime::executor::sim::SimExecutor;
 use kda_runtime::operators::tc_commit::{Boundary, Gate, Options, Problem, plan};
-use kda_runtime::operators::{OpError, Plan};
 
-/// One of so many accepted calls is executed, and every one with a tensor of another shape than a good call has.
-const EXECUTE: usize = 12;
-
-/// How a call is validated.
-type Planner = fn(&Problem, &dyn Executor, &Options) -> Result<Plan, OpError>;
+const CALLS: Calls<Problem, Options> = Calls {
+    name: "tc_commit",
+    good,
+    options: |rng| Options { variant: (rng.below(4) == 0).then(|| rng.choose(&TcCommitVariant::ALL)), pdl: rng.coin() },
+    tensors,
+    changes: &[
+        |p, rng| p.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
+        |p, rng| p.null = spoil::scalar(rng) as i32,
+        |p, _| p.destinations = None,
+        |p, _| p.boundary = None,
+    ],
+    held: |p| p.layers.is_none_or(|table| table.shape()[0] <= 1),
+    execute,
+};
 
 pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    case_of(plan, rng, counts)
-}
-
-fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
-    let mut problem = good(rng);
-    let drawn = shapes(&mut problem);
-    for _ in 0..rng.choose(&[0, 1, 1, 1, 2]) {
-        wrong(&mut problem, rng);
-    }
-    let variant = (rng.below(4) == 0).then(|| rng.choose(&TcCommitVariant::ALL));
-    let options = Options { variant, pdl: rng.coin() };
-    let shown = Shown(if rng.below(6) == 0 { rng.choose(&[(10, 0), (8, 0), (0, 0)]) } else { (9, 0) });
-    let accepted = match plan(&problem, &shown, &options) {
-        Ok(accepted) => accepted,
-        // The operator knows what its kernel needs; only the size of the grid is left to the launch.
-        Err(OpError::Launch(error)) if !matches!(error, LaunchError::TooLarge { .. }) => {
-            return Err(format!("taken by the operator, refused by the kernel: {error}\n{problem:?} {options:?}"));
-        }
-        Err(error) => return words_of(&error, counts),
-    };
-    counts.add("accepted");
-    let ctas = accepted.prepared().grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul);
-    let small = tensors(&mut problem).iter().all(|(tensor, _)| tensor.extent_bytes() <= MOST_BYTES);
-    let reshaped = shapes(&mut problem).iter().any(|shape| !drawn.contains(shape));
-    let most = if reshaped { 3 * MOST_CTAS } else { MOST_CTAS };
-    // The memory of a call is that of one layer.
-    let layers = problem.layers.map_or(1, |table| table.shape()[0]);
-    if shown.0 != (9, 0) || ctas > most || layers > 1 || !small || !reshaped && rng.below(EXECUTE) != 0 {
-        return Ok(());
-    }
-    execute(plan, problem, &options, rng).map_err(|what| format!("{what}\n{problem:?} {options:?}"))?;
-    counts.add("executed");
-    counts.add("executed of tc_commit");
-    Ok(())
+    CALLS.case(plan, rng, counts)
 }
 
 /// A call that every check takes.
@@ -111,34 +85,13 @@ fn tensors(problem: &mut Problem) -> Vec<(&mut TensorArg, bool)> {
     all
 }
 
-fn shapes(problem: &mut Problem) -> Vec<Vec<u64>> {
-    tensors(problem).iter().map(|(tensor, _)| tensor.shape().to_vec()).collect()
-}
-
-fn wrong(problem: &mut Problem, rng: &mut Rng) {
-    match rng.below(24) {
-        0 => problem.gate = Gate::Bounded { lower_bound: spoil::float(rng) },
-        1 => problem.null = spoil::scalar(rng) as i32,
-        2 => problem.destinations = None,
-        3 => problem.boundary = None,
-        4..8 => {
-            // Mostly what is written: there, what is touched beyond the axis changes.
-            let any = rng.below(4) == 0;
-            let mut tensors = tensors(problem);
-            tensors.retain(|(_, written)| any || *written);
-            let at = rng.below(tensors.len());
-            spoil::shorter(tensors[at].0, rng);
-        }
-        _ => {
-            let mut tensors = tensors(problem);
-            let at = rng.below(tensors.len());
-            spoil::tensor(tensors[at].0, rng);
-        }
-    }
-}
-
 /// Places the call in memory, fills its slots and counts with anything, plans it again and runs it.
-fn execute(plan: Planner, mut problem: Problem, options: &Options, rng: &mut Rng) -> Result<(), String> {
+fn execute(
+    plan: Planner<Problem, Options>,
+    mut problem: Problem,
+    options: &Options,
+    rng: &mut Rng,
+) -> Result<(), String> {
     let null = problem.null;
     let length = problem.state.shape()[0];
     // Slots that are written are none that another request uses: the tables share the entries of the pool.
@@ -210,31 +163,18 @@ mod tests {
 
     #[test]
     fn what_is_not_spoilt_is_accepted() {
-        let mut rng = Rng::new(8);
-        for index in 0..300 {
-            let problem = good(&mut rng);
-            plan(&problem, &Shown((9, 0)), &Options::default()).unwrap_or_else(|e| panic!("{index}: {e}\n{problem:?}"));
-        }
-    }
-
-    fn sweep(plan: Planner, cases: u64) -> crate::fuzz::Outcome {
-        let sweep = crate::fuzz::Sweep { seed: 6, cases, only: None };
-        sweep.run(|rng, counts| case_of(plan, rng, counts), &|_| {})
+        CALLS.good_ones_are_accepted(plan);
     }
 
     #[test]
     fn blocks_are_refused_accepted_and_executed() {
-        let outcome = sweep(plan, 1_500);
-        assert_eq!(outcome.verdict("parameter blocks", 6), Ok(()));
-        for name in ["refused", "accepted", "executed of tc_commit"] {
-            assert!(outcome.counts.get(name) > 20, "{name}: {:?}", outcome.counts);
-        }
+        CALLS.all_kinds_occur(plan);
     }
 
     /// A pool of fewer slots than may be named.
     #[test]
     fn states_past_their_pool_are_a_failure() {
-        let outcome = sweep(
+        let outcome = CALLS.sweep(
             |problem, executor, options| {
                 let mut grown = *problem;
                 let more = |tensor: &TensorArg| {
@@ -262,9 +202,6 @@ mod tests {
 
     #[test]
     fn what_only_the_kernel_refuses_is_a_failure() {
-        let refused = |_: &Problem, _: &dyn Executor, _: &Options| {
-            Err(OpError::Launch(LaunchError::Absent { entry: "kernel", param: "state" }))
-        };
-        assert_eq!(sweep(refused, 20).failed, 20);
+        CALLS.refusals_of_kernels_are_failures();
     }
 }
