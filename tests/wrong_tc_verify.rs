@@ -27,7 +27,9 @@ fn cases() -> Vec<Case> {
     let s = &mut offsets.sample;
     s.query_start = vec![10, 15, 8, 10, s.total as i32 + 1, 3, 5, 8];
     (s.slot_of[0], s.slot_of[2], s.accepted[5], s.accepted[6]) = (0, s.slots as i32, 6, 0);
-    vec![offsets, drawn(plain, true, 1), drawn(mixed, true, 2), drawn(mixed, false, 3)]
+    // Whole windows of the most tokens that there are.
+    let whole = Switches { window: 8, ..plain };
+    vec![offsets, drawn(plain, true, 1), drawn(mixed, true, 2), drawn(mixed, false, 3), drawn(whole, true, 4)]
 }
 
 /// Runs a case with another kernel in the place of a variant's, on one multiprocessor.
@@ -114,7 +116,7 @@ fn a_check_tells_wrong_memory_of_the_portable_kernel() {
 
 #[test]
 fn a_check_tells_wrong_memory_and_protocols_of_the_kernel_for_hopper() {
-    let entry = "tc_verify__heads0_conv_nochannel_major_bf16_nosoftplus_noearly";
+    let entry = "tc_verify__heads0_conv_nochannel_major_bf16_noboxes_noearly_nosoftplus";
     each_is_noticed(entry, &MEMORY);
     // A barrier on one side of a branch, and a stage released ahead of the wait for its products, are refused by the compiler: both sides lose theirs.
     let own = [
@@ -130,4 +132,31 @@ fn a_check_tells_wrong_memory_and_protocols_of_the_kernel_for_hopper() {
         ("conv, state_slot, head, word", "conv, req, head, word"),
     ];
     each_is_noticed(entry, &own);
+}
+
+#[test]
+fn a_check_tells_wrong_boxes() {
+    let entry = "tc_verify__heads0_conv_nochannel_major_bf16_boxes_noearly_nosoftplus";
+    each_is_noticed(
+        entry,
+        &[
+            ("cta_sync();", ""),
+            ("let raw = raws.wait();\n                if coming.4", "let raw = raws.wait();\n                if live"),
+            ("bulk::wait_read::<0>();", ""),
+            ("tokens, [coming.1,", "tokens, [item.1,"),
+            ("past, [coming.0, coming.3,", "past, [coming.0, item.3,"),
+            ("past, [item.0, item.3,", "past, [item.0, 0,"),
+            ("gates, [coming.1, head,", "gates, [coming.1, 0,"),
+            ("rows.at([first + j, x, channel])", "rows.at([first, x, channel])"),
+            ("rows.at([first + 3 + j, x, channel])", "rows.at([first + 2 + j, x, channel])"),
+            ("gates.at([first + j, channel])", "gates.at([j, channel])"),
+            ("rows.at([row + 1])", "rows.at([row])"),
+            ("rows.at([1..])", "rows.at([0..10])"),
+            ("0..len + 2 {", "0..len + 1 {"),
+            ("0..len + 2 {", "0..len + 3 {"),
+            ("rolled_row, [line, row,", "rolled_row, [line, 0,"),
+            ("rolled, rolled_row, raw.rows, coming.0", "rolled, rolled_row, raw.rows, item.0"),
+            ("select(first + j < len, post[2], 0)", "post[2]"),
+        ],
+    );
 }

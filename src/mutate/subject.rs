@@ -107,7 +107,7 @@ mod tests {
         "delta_h__maps_nosplit_vs64_cluster1_nostream_nov_first_noscalar",
         "delta_h__nomaps_split_vs64_cluster2_stream_v_first_noscalar",
         "delta_h_portable__vs32_nov_first_scalar",
-        "tc_verify__heads0_conv_nochannel_major_bf16_nosoftplus_noearly",
+        "tc_verify__heads0_conv_nochannel_major_bf16_noboxes_noearly_nosoftplus",
         "tc_verify_portable__tokens8_conv_nochannel_major_bf16_nosoftplus_bf16",
     ];
 

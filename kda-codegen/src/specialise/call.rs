@@ -4,6 +4,7 @@ use super::env::Scopes;
 use super::site::Site;
 use super::value::Value;
 use super::{Frame, Specialiser};
+use crate::compiled::Param;
 use crate::consteval::{self, Const};
 use crate::diag::{Diagnostic, Result};
 use crate::syntax::{DeviceFn, GenericKind};
@@ -174,7 +175,7 @@ impl<'a> Specialiser<'a> {
             bound.insert(generic.name.to_string(), value);
         }
         for (param, value) in device.params.iter().zip(values) {
-            infer(&param.ty, value, device, &mut bound);
+            infer(&param.ty, value, &self.resolved.params, device, &mut bound);
         }
         match device.generics.iter().find(|g| !bound.contains_key(&g.name.to_string())) {
             None => Ok(bound),
@@ -213,7 +214,7 @@ fn generic_arguments(path: &syn::Path) -> Vec<GenericArgument> {
 }
 
 /// Finds generics in the types of arguments: `[T; N]` against an array.
-fn infer(ty: &syn::Type, value: &Value, device: &DeviceFn, bound: &mut HashMap<String, Const>) {
+fn infer(ty: &syn::Type, value: &Value, params: &[Param], device: &DeviceFn, bound: &mut HashMap<String, Const>) {
     let generic = |name: &str| device.generics.iter().find(|g| g.name == name);
     match (ty, value) {
         (syn::Type::Array(array), Value::Array(items)) => {
@@ -225,7 +226,7 @@ fn infer(ty: &syn::Type, value: &Value, device: &DeviceFn, bound: &mut HashMap<S
                 bound.entry(name).or_insert(Const::Int(items.len() as i128, Some(elem)));
             }
             if let Some(first) = items.first() {
-                infer(&array.elem, first, device, bound);
+                infer(&array.elem, first, params, device, bound);
             }
         }
         (syn::Type::Path(path), Value::Scalar(s)) => {
@@ -236,8 +237,8 @@ fn infer(ty: &syn::Type, value: &Value, device: &DeviceFn, bound: &mut HashMap<S
             }
         }
         (syn::Type::Tuple(tuple), Value::Tuple(items)) => {
-            tuple.elems.iter().zip(items).for_each(|(ty, item)| infer(ty, item, device, bound));
+            tuple.elems.iter().zip(items).for_each(|(ty, item)| infer(ty, item, params, device, bound));
         }
-        _ => super::matrix_types::infer(ty, value, device, bound),
+        _ => super::matrix_types::infer(ty, value, params, device, bound),
     }
 }

@@ -49,6 +49,7 @@ const FUNCTIONS: &[&str] = &[
     "bulk::wait_read",
     "Mbarrier::new",
     "tma::store",
+    "tma::prefetch",
     "tma::reduce_add",
     "wgmma::commit",
     "wgmma::wait",

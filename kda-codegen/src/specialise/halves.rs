@@ -92,10 +92,16 @@ impl Specialiser<'_> {
     /// Two 16-bit values in one 32-bit register, the first in the lower half.
     pub(super) fn pack_halves(&mut self, low: Src, high: Src) -> Reg {
         if let (Src::Reg(a), Src::Reg(b)) = (&low, &high)
-            && let (Some((word, false)), Some((same, true))) = (self.halves.get(a), self.halves.get(b))
-            && word == same
+            && let (Some(&(first, from)), Some(&(second, to))) = (self.halves.get(a), self.halves.get(b))
         {
-            return *word;
+            if (first, from, to) == (second, false, true) {
+                return first;
+            }
+            // One instruction for what ptxas would make of two moves, again at each use.
+            let selector = if from { 0x32 } else { 0x10 } | if to { 0x7600 } else { 0x5400 };
+            return self.builder.pure(Class::B32, |dst| {
+                Prmt { dst, a: first.into(), b: second.into(), selector: Src::Imm(selector) }.into()
+            });
         }
         // Only registers can be packed.
         let mut register = |src: Src| match src {

@@ -1,12 +1,13 @@
 //! Types of matrices and views where a device function or a `let` declares them.
 //!
-//! `Frag<T, ROWS, COLUMNS>`, `Acc<f32, M, N>`, `Tile<T, Shape<ROWS, COLUMNS>>`, `Shared<T, Shape<…>>` and `Global<T>` say what
-//! the value must be; a part that is left out, or `_`, may be anything. Generics that stand in them follow from the value.
+//! `Frag<T, ROWS, COLUMNS>`, `Acc<f32, M, N>`, `Tile<T, Shape<ROWS, COLUMNS>>`, `Shared<T, Shape<…>>`, `Global<T>` and
+//! `TensorMap<T, Shape<…>>` say what the value must be; a part that is left out, or `_`, may be anything. Generics that stand in them follow from the value.
 
 use super::Specialiser;
 use super::fragment::Kind;
 use super::site::Site;
 use super::value::Value;
+use crate::compiled::{Param, ParamKind};
 use crate::consteval::Const;
 use crate::diag::{Diagnostic, Result};
 use crate::syntax::{DeviceFn, GenericKind};
@@ -55,6 +56,15 @@ fn parts(value: &Value) -> Option<Parts> {
     })
 }
 
+/// The same of a tensor map: its box.
+fn map_parts(value: &Value, params: &[Param]) -> Option<Parts> {
+    let Value::Global(view) = value else { return None };
+    let ParamKind::Tensor { map: Some(map), elem, writes, .. } = &params[view.param].kind else { return None };
+    let names: &[_] = if *writes { &["TensorMap", "TensorMapMut"] } else { &["TensorMap"] };
+    let sizes = map.tile.iter().map(|size| Some((*size).into())).collect();
+    Some(Parts { names, elem: Some(*elem), sizes, shape: true })
+}
+
 /// Name and arguments of a type, sizes of a `Shape` in line: the element type first.
 fn written(ty: &syn::Type) -> Option<(String, Vec<GenericArgument>)> {
     let syn::Type::Path(path) = ty else { return None };
@@ -85,7 +95,8 @@ fn anything(argument: &GenericArgument) -> bool {
 impl Specialiser<'_> {
     /// Checks a matrix or a view against the type that is declared for it.
     pub(super) fn matrix_type(&mut self, value: &Value, ty: &syn::Type) -> Result<()> {
-        let (Some(parts), Some((name, arguments))) = (parts(value), written(ty)) else { return Ok(()) };
+        let parts = map_parts(value, &self.resolved.params).or_else(|| parts(value));
+        let (Some(parts), Some((name, arguments))) = (parts, written(ty)) else { return Ok(()) };
         let mut fits = parts.names.contains(&name.as_str());
         // Without a `Shape`, views of any extent.
         let sized = !parts.shape || arguments.iter().skip(1).any(|a| !anything(a));
@@ -116,8 +127,15 @@ impl Specialiser<'_> {
 }
 
 /// Finds generics in the type of a matrix or a view.
-pub(super) fn infer(ty: &syn::Type, value: &Value, device: &DeviceFn, bound: &mut HashMap<String, Const>) {
-    let (Some(parts), Some((name, arguments))) = (parts(value), written(ty)) else { return };
+pub(super) fn infer(
+    ty: &syn::Type,
+    value: &Value,
+    params: &[Param],
+    device: &DeviceFn,
+    bound: &mut HashMap<String, Const>,
+) {
+    let parts = map_parts(value, params).or_else(|| parts(value));
+    let (Some(parts), Some((name, arguments))) = (parts, written(ty)) else { return };
     if !parts.names.contains(&name.as_str()) {
         return;
     }

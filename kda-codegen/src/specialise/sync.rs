@@ -87,6 +87,7 @@ impl Specialiser<'_> {
             }
             "bulk::store" => self.bulk_store(args, site)?,
             "tma::store" | "tma::reduce_add" => self.tma_store(name, args, site)?,
+            "tma::prefetch" => self.tma_prefetch(args, site)?,
             "l2::prefetch" => self.l2_prefetch(args, site)?,
             "wgmma::commit" => {
                 let [] = self.arguments(name, args, site)?;

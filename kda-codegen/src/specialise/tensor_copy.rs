@@ -139,6 +139,20 @@ impl Specialiser<'_> {
         Ok(())
     }
 
+    /// `tma::prefetch(map)`: the copy engine reads the map itself ahead of the first copy through it.
+    pub(super) fn tma_prefetch(&mut self, args: &[&Expr], site: Site<'_>) -> Result<()> {
+        let [map] = args else {
+            return Err(Diagnostic::new(157, site, "`tma::prefetch` takes a tensor map"));
+        };
+        self.one_thread(site)?;
+        let value = self.expr(map)?;
+        let (param, ..) = self.map_of(&value, Site::Tokens(*map))?;
+        let base = Base::Reg(self.map_address(param));
+        self.place(site);
+        self.builder.inst(PrefetchTensorMap { map: Address { base, offset: 0 } });
+        Ok(())
+    }
+
     /// The tensor map and coordinates of a copy.
     pub(super) fn copied_tensor(&mut self, map: &Expr, list: &Expr, site: Site<'_>) -> Result<Tensor> {
         let value = self.expr(map)?;

@@ -251,7 +251,7 @@ pub mod draft {
             } else {
                 from_fn::<3>(|x| conv_silu(from_fn::<4>(|i| stream[i + j][x]), tap_words[x]))
             };
-            values[[first + j, word]] = post[2];
+            values[[first + j, word]] = select(first + j < len, post[2], 0);
             (q_words[j], k_words[j]) = (post[0], post[1]);
             let (q, k) = (within(post[0], first + j < len), within(post[1], first + j < len));
             (squares[j], squares[MINE + j]) = (dot2(k, k), dot2(q, q));
@@ -318,19 +318,17 @@ pub mod draft {
         (q_words, k_words)
     }
 
-    /// Raw inputs of a thread: the three tokens ahead of mine and my own, as words of two channels of q, k and v; my gates;
-    /// beta of token `tid`.
+    /// Raw inputs of a thread: the three tokens ahead of mine and my own, as words of two channels of q, k and v; my gates.
     fn fetch<const CONV: bool, const CHANNEL_MAJOR: bool, const SAME: bool, const T: u32>(
         qkv: Global<bf16>,
         raw_g: Global<bf16>,
-        raw_beta: Global<bf16>,
         conv: Global<bf16>,
         head: u32,
         key_head: u32,
         word: u32,
         half: u32,
         item: (u32, u32, u32, u32, bool),
-    ) -> ([[u32; 3]; 3], [[u32; 3]; T / 2], [u32; T / 2], bf16) {
+    ) -> ([[u32; 3]; 3], [[u32; 3]; T / 2], [u32; T / 2]) {
         const MINE: u32 = T / 2;
         let (slot, begin, len, hist, live) = item;
         let first = MINE * half;
@@ -371,7 +369,29 @@ pub mod draft {
                 })
             });
         }
-        let beta = raw_beta.at([begin + tid, head]).load_if(live & (tid < len));
-        (old, new, gate, beta)
+        (old, new, gate)
+    }
+
+    /// Raw beta of token `tid`.
+    fn fetch_beta(raw_beta: Global<bf16>, head: u32, item: (u32, u32, u32, u32, bool)) -> bf16 {
+        let (_, begin, len, _, live) = item;
+        raw_beta.at([begin + tid, head]).load_if(live & (tid < len))
+    }
+
+    /// The same as `fetch` from boxes in shared memory: rows of the history, then the tokens. Those behind the length are the
+    /// neighbour's.
+    fn unpack<const CONV: bool, const T: u32>(
+        rows: Shared<bf16>,
+        gates: Shared<bf16>,
+        channel: u32,
+        half: u32,
+    ) -> ([[u32; 3]; 3], [[u32; 3]; T / 2], [u32; T / 2]) {
+        const MINE: u32 = T / 2;
+        let first = MINE * half;
+        let old = from_fn::<3>(|j| {
+            from_fn::<3>(|x| if const { CONV } { rows.at([first + j, x, channel]).load_v::<2>().to_bits() } else { 0 })
+        });
+        let new = from_fn::<MINE>(|j| from_fn::<3>(|x| rows.at([first + 3 + j, x, channel]).load_v::<2>().to_bits()));
+        (old, new, from_fn::<MINE>(|j| gates.at([first + j, channel]).load_v::<2>().to_bits()))
     }
 }

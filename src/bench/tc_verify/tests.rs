@@ -45,7 +45,7 @@ fn every_call_of_the_lists_has_a_plan() {
                 let (snapshots, early) = (*contract == SNAPSHOTS, launch == Launch::PdlStable);
                 let variant = Variant::of(plan.desc());
                 assert_eq!(variant.is_none(), snapshots, "{} {shape}", contract.name);
-                assert!(variant.is_none_or(|v| v.early() == (early && v.boxes())), "{} {shape}", contract.name);
+                assert!(variant.is_none_or(|v| v.early() == (early && v.hopper())), "{} {shape}", contract.name);
             }
             let fits = |desc: &&&'static KernelDesc| call.plan(&executor, Some(desc), Launch::Plain).is_ok();
             assert_eq!(TcVerify.kernels().iter().any(|desc| fits(&desc)), *contract != SNAPSHOTS, "{shape}");

@@ -103,7 +103,7 @@ pub fn on_variants(device: Device, case: &Case, variants: &[Variant], tallies: &
         let Some(tally) = tallies.get_mut(variant.desc().entry) else { continue };
         let results = Call::new(device, case)?.run(&options(*variant))?;
         tally.judge(&results, &expected);
-        let first = first.entry((variant.boxes(), variant.most_tokens())).or_insert_with(|| results.clone());
+        let first = first.entry((variant.hopper(), variant.most_tokens())).or_insert_with(|| results.clone());
         tally.wrong_bits += first.differing_bits(&results);
     }
     Ok(())

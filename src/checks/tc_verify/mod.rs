@@ -33,14 +33,14 @@ const PROBLEMS_END: f64 = 0.7;
 
 /// Runs every variant for Hopper on its problems, rows of results a variant; then chains of steps on those that the operator chooses.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
-    run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)?;
+    run_of(&Variant::all().filter(|v| v.hopper()).collect::<Vec<_>>(), request, sink)?;
     let device = Device::of(request.device);
     chain::run(device, request.extent, &[], request.seed, sink).map_err(|cause| cause.to_string())
 }
 
 /// The same of the portable variants.
 pub fn run_portable(request: &Request, sink: Sink) -> Result<(), String> {
-    let variants: Vec<Variant> = Variant::all().filter(|v| !v.boxes()).collect();
+    let variants: Vec<Variant> = Variant::all().filter(|v| !v.hopper()).collect();
     run_of(&variants, request, sink)?;
     let device = Device::of(request.device);
     chain::run(device, request.extent, &variants, request.seed, sink).map_err(|cause| cause.to_string())

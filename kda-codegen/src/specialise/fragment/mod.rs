@@ -196,14 +196,20 @@ impl Specialiser<'_> {
                     let message = format!("`{name}` of a fragment of {}", frag.kind.name());
                     return Err(Diagnostic::new(906, site, message).help("only f32 is rounded"));
                 }
-                let high = self.fragment_rounded(frag, kind, site)?;
+                // Two terms make up for what the first leaves: it need not be the nearest, and tf32 takes an instruction then
+                // where rounding takes four.
+                let part = match (name.as_str(), kind) {
+                    ("split", Kind::Tf32) => Self::fragment_cut,
+                    _ => Self::fragment_rounded,
+                };
+                let high = part(self, frag, kind, site)?;
                 if name == "round" {
                     Value::Frag(Box::new(high))
                 } else {
                     let back = Value::Frag(Box::new(self.widened(&high, site)?));
                     let whole = Value::Frag(Box::new(frag.clone()));
                     let rest = self.fragment_binary(&syn::BinOp::Sub(Default::default()), whole, back, site)?;
-                    let low = self.fragment_rounded(&rest, kind, site)?;
+                    let low = part(self, &rest, kind, site)?;
                     Value::Tuple(vec![Value::Frag(Box::new(high)), Value::Frag(Box::new(low))])
                 }
             }
@@ -273,6 +279,23 @@ impl Specialiser<'_> {
                     Value::Array(vec![round(self, sources[0]), round(self, sources[1])])
                 }
             });
+        }
+        Ok(frag.with(kind, blocks))
+    }
+
+    /// tf32 without the bits that it has no place for.
+    fn fragment_cut(&mut self, frag: &Fragment, kind: Kind, site: Site<'_>) -> Result<Fragment> {
+        let mut blocks = Vec::with_capacity(frag.blocks.len());
+        for block in &frag.blocks {
+            let Value::Array(pair) = block else { continue };
+            let mut cut = Vec::with_capacity(2);
+            for x in pair {
+                let a = self.scalar(x, Some(Elem::F32), site)?.src();
+                cut.push(Value::Scalar(self.builder.scalar(Elem::F32, Uniform::Thread, |dst| {
+                    And { ty: Type::B32, dst, a: a.clone(), b: kda_ptx::operand::Src::Imm(0xffff_e000) }.into()
+                })));
+            }
+            blocks.push(Value::Array(cut));
         }
         Ok(frag.with(kind, blocks))
     }

@@ -19,18 +19,41 @@ pub mod tc_verify {
     const T: u32 = draft::TOKENS;
     const MOST_SLOTS: u32 = 2_147_483_647;
 
+    /// Rolls the history of a line: rows 1.. of what has arrived are the new ones, to the last token.
+    #[device]
+    fn roll(
+        rolled: TensorMapMut<bf16, Shape<1, { T + 2 }, 3, 1, K>>,
+        rolled_row: TensorMapMut<bf16, Shape<1, 1, 3, 1, K>>,
+        rows: Shared<bf16>,
+        line: u32,
+        head: u32,
+        len: u32,
+    ) {
+        if len == T {
+            tma::store(rolled, [line, 0, 0, head, 0], rows.at([1..]));
+        } else {
+            for row in 0..len + 2 {
+                tma::store(rolled_row, [line, row, 0, head, 0], rows.at([row + 1]));
+            }
+        }
+    }
+
     /// CTAs walk over the requests of one head each, in a fixed order or by tickets. A thread owns two channels of four tokens
     /// while it makes the probes, and two neighbouring rows of V of two tokens behind the products.
-    // Four CTAs an SM leave 128 registers, too few with taps of f32 and softplus.
-    #[kernel(block = 128, grid = ctas, min_blocks_per_sm = if SOFTPLUS && size_of::<TAP>() == 4 { 3 } else { 4 })]
+    // Four CTAs an SM leave 128 registers, too few with taps of f32 and softplus; boxes of raw inputs take the memory of one.
+    #[kernel(block = 128, grid = ctas, min_blocks_per_sm = if BOXES || SOFTPLUS && size_of::<TAP>() == 4 { 3 } else { 4 })]
     #[variants(
-        // Heads that are known put the rows of the inputs at constant distances: 150 instructions less.
-        (HEADS, CONV, CHANNEL_MAJOR, TAP) in [
-            (0, false, false, bf16), (0, true, false, bf16), (0, true, false, f32), (0, true, true, bf16), (0, true, true, f32),
-            (12, true, false, bf16), (12, true, false, f32)
+        // Raw inputs in boxes where their rows allow it. Known heads put rows at constant distances, 500 instructions less:
+        // with them loads by threads overlap best with a predecessor.
+        (HEADS, CONV, CHANNEL_MAJOR, TAP, BOXES, EARLY) in [
+            (0, true, false, bf16, true, false), (0, true, false, f32, true, false), (0, false, false, bf16, true, false),
+            (0, true, false, bf16, true, true), (0, true, false, f32, true, true), (0, false, false, bf16, true, true),
+            (12, true, false, bf16, false, true), (12, true, false, f32, false, true),
+            (0, true, false, bf16, false, false), (0, true, false, f32, false, false), (0, false, false, bf16, false, false),
+            (0, true, true, bf16, false, false), (0, true, true, f32, false, false),
+            (0, true, true, bf16, false, true), (0, true, true, f32, false, true)
         ],
-        SOFTPLUS in [false, true],
-        EARLY in [false, true]
+        SOFTPLUS in [false, true]
     )]
     #[requires(HEADS == 0 || heads == HEADS, heads >= 1, ctas % heads == 0, blocks == 8 * heads)]
     #[requires(window >= 1, window <= T, rows >= n_req, slots <= MOST_SLOTS, total <= MOST_SLOTS)]
@@ -46,8 +69,9 @@ pub mod tc_verify {
         const CONV: bool,          // the inputs go through the convolution first
         const CHANNEL_MAJOR: bool, // its history is [3, heads, K, rows], not [rows, 3, heads, K]
         TAP: Elem,
+        const BOXES: bool, // raw inputs are copied in boxes, and the history is rolled by copies
+        const EARLY: bool, // the first state and the head's constants are read ahead of the wait for the predecessor
         const SOFTPLUS: bool,
-        const EARLY: bool, // the first state is read ahead of the wait for the predecessor
     >(
         // Row 2 g + a + 16 w of V is row g + 8 a + 16 w of the tile: rows g and g + 8 of a fragment are neighbours in memory.
         #[dims(slots:state_pitch, blocks:2048, 2:128, 8:256, K; stable)] state: TensorMap<
@@ -71,6 +95,12 @@ pub mod tc_verify {
         #[dims(rows:kg_row, heads:kg_head, window, 2, K)] kg: GlobalMut<bf16>,
         #[dims(total:out_pitch, heads, V)] out: GlobalMut<bf16>,
         #[dims(heads)] counter: Option<GlobalMut<u32>>, // tickets; without them the order is fixed
+        // BOXES: the same memory as `qkv`, `raw_g` and `conv`.
+        #[dims(total, 3, heads, K)] tokens: Option<TensorMap<bf16, Shape<T, 3, 1, K>>>,
+        #[dims(total, heads, K)] gates: Option<TensorMap<bf16, Shape<T, 1, K>>>,
+        #[dims(lines, conv_rows, 3, heads, K)] past: Option<TensorMap<bf16, Shape<1, 3, 3, 1, K>>>,
+        #[dims(lines, conv_rows, 3, heads, K)] rolled: Option<TensorMapMut<bf16, Shape<1, { T + 2 }, 3, 1, K>>>,
+        #[dims(lines, conv_rows, 3, heads, K)] rolled_row: Option<TensorMapMut<bf16, Shape<1, 1, 3, 1, K>>>,
         lower_bound: f32,
         scale: f32,
         null: i32,
@@ -86,6 +116,8 @@ pub mod tc_verify {
         let keys = smem::<bf16, Shape<T, 136>>(); // softplus: decayed keys of tokens 0..4, and what rounding lost
         let norms = smem::<f32, Shape<16, 4>>(); // sums of k² and q² of each token, by warp
         let beta = smem::<f32, Shape<T>>();
+        // BOXES: three rows of the history, then the tokens, of q, k and v.
+        let raws = Pipeline::cta { rows: smem::<bf16, Shape<{ T + 3 }, 3, K>>(), gates: smem::<bf16, Shape<T, K>>() };
 
         // ---- Who
         let (head, rank) = (ctaid.x % heads, ctaid.x / heads);
@@ -94,10 +126,22 @@ pub mod tc_verify {
         let word = 16 * warp + pair; // of my channels in a head
         let sizes = (n_req, total, window, slots);
 
-        // ---- First item: metadata, state tile and raw inputs, then the head's constants
+        // ---- First item: metadata, state tile and raw inputs, the head's constants
         if const { !EARLY } {
+            #[elect_one]
+            {
+                tma::prefetch(state);
+                if const { BOXES } {
+                    tma::prefetch(tokens);
+                    tma::prefetch(gates);
+                }
+                if const { BOXES && CONV } {
+                    tma::prefetch(past);
+                }
+            }
             pdl::wait();
         }
+        let mut of_head = ([[0; TAPS]; 3], [0.0, 0.0], 0.0, 0.0, 0.0, 0.0);
         let mut item = draft::read_item::<CONV>(slot_of, query_start, accepted, rank, sizes, null);
         if const { EARLY } {
             #[elect_one]
@@ -106,13 +150,30 @@ pub mod tc_verify {
                 slot.state.tma_load_if(item.4, state, [item.0, head * 8, 0, 0, 0]);
                 slot.commit();
             }
+            // 0.2 µs at one request of 12 heads, 0.5 at 32.
+            of_head = draft::head_of::<CONV, SOFTPLUS, TAPS, TAP>(taps, dt_bias, a_log, heads, head, ch, lower_bound);
             pdl::wait();
         }
         pdl::launch_dependents();
-        let (mut old, mut new, mut gate, mut raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
-            qkv, raw_g, raw_beta, conv, head, head, word, half, item,
-        );
-        if const { !EARLY } {
+        let mut raw_b = draft::fetch_beta(raw_beta, head, item);
+        let (mut old, mut new, mut gate) = ([[0; 3]; 3], [[0; 3]; T / 2], [0; T / 2]);
+        if const { !BOXES } {
+            (old, new, gate) =
+                draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(qkv, raw_g, conv, head, head, word, half, item);
+        }
+        if const { BOXES } {
+            #[elect_one]
+            {
+                let slot = raws.acquire();
+                slot.rows.at([3..]).tma_load_if(item.4, tokens, [item.1, 0, head, 0]);
+                if const { CONV } {
+                    slot.rows.at([0..3]).tma_load_if(item.4, past, [item.0, item.3, 0, head, 0]);
+                }
+                slot.gates.tma_load_if(item.4, gates, [item.1, head, 0]);
+                slot.commit();
+            }
+        }
+        if const { !EARLY && !BOXES } {
             // Raw inputs first: 2 µs at 128 requests of 12 heads.
             #[elect_one]
             {
@@ -121,7 +182,34 @@ pub mod tc_verify {
                 slot.commit();
             }
         }
-        let of_head = draft::head_of::<CONV, SOFTPLUS, TAPS, TAP>(taps, dt_bias, a_log, heads, head, ch, lower_bound);
+        if const { !EARLY } {
+            of_head = draft::head_of::<CONV, SOFTPLUS, TAPS, TAP>(taps, dt_bias, a_log, heads, head, ch, lower_bound);
+        }
+        if const { BOXES } {
+            let raw = raws.wait();
+            if item.4 {
+                (old, new, gate) = draft::unpack::<CONV, T>(raw.rows, raw.gates, ch, half);
+            }
+            if const { CONV } {
+                #[elect_one]
+                {
+                    if item.4 {
+                        roll(rolled, rolled_row, raw.rows, item.0, head, item.2);
+                    }
+                    bulk::commit();
+                }
+            }
+            raw.release();
+        }
+        if const { !EARLY && BOXES } {
+            // When the raw inputs are there: 1.3 µs at 128 requests of 12 heads.
+            #[elect_one]
+            {
+                let slot = ring.acquire();
+                slot.state.tma_load_if(item.4, state, [item.0, head * 8, 0, 0, 0]);
+                slot.commit();
+            }
+        }
 
         for [req, next] in (rank..n_req).step_by(nctaid.x / heads).tickets::<2>(counter.at([head])) {
             let coming = draft::read_item::<CONV>(slot_of, query_start, accepted, next, sizes, null);
@@ -159,13 +247,29 @@ pub mod tc_verify {
                 wgmma::commit();
 
                 // ---- Under the products: this item's stores, then the next item's loads into the same registers
-                if const { CONV } {
+                if const { CONV && !BOXES } {
                     solve::roll::<CHANNEL_MAJOR, { T / 2 }>(conv, state_slot, head, word, half, len, old, new);
                 }
                 solve::record::<{ T / 2 }>(kg, req, head, len, k_words, gate);
-                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
-                    qkv, raw_g, raw_beta, conv, head, head, word, half, coming,
-                );
+                raw_b = draft::fetch_beta(raw_beta, head, coming);
+                if const { !BOXES } {
+                    (old, new, gate) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
+                        qkv, raw_g, conv, head, head, word, half, coming,
+                    );
+                }
+                if const { BOXES } {
+                    #[elect_one]
+                    {
+                        bulk::wait_read::<0>();
+                        let slot = raws.acquire();
+                        slot.rows.at([3..]).tma_load_if(coming.4, tokens, [coming.1, 0, head, 0]);
+                        if const { CONV } {
+                            slot.rows.at([0..3]).tma_load_if(coming.4, past, [coming.0, coming.3, 0, head, 0]);
+                        }
+                        slot.gates.tma_load_if(coming.4, gates, [coming.1, head, 0]);
+                        slot.commit();
+                    }
+                }
                 let v = solve::values_of::<T>(values);
                 wgmma::wait::<0>();
                 slot.release();
@@ -183,10 +287,26 @@ pub mod tc_verify {
                 solve::finish::<{ T / 2 }>(corr, out, req, begin, head, len, u, o, rq_i);
             } else {
                 cta_sync();
-                (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
-                    qkv, raw_g, raw_beta, conv, head, head, word, half, coming,
-                );
                 let slot = ring.wait();
+                raw_b = draft::fetch_beta(raw_beta, head, coming);
+                if const { !BOXES } {
+                    (old, new, gate) = draft::fetch::<CONV, CHANNEL_MAJOR, { HEADS != 0 }, T>(
+                        qkv, raw_g, conv, head, head, word, half, coming,
+                    );
+                }
+                if const { BOXES } {
+                    #[elect_one]
+                    {
+                        bulk::wait_read::<0>();
+                        let slot = raws.acquire();
+                        slot.rows.at([3..]).tma_load_if(coming.4, tokens, [coming.1, 0, head, 0]);
+                        if const { CONV } {
+                            slot.rows.at([0..3]).tma_load_if(coming.4, past, [coming.0, coming.3, 0, head, 0]);
+                        }
+                        slot.gates.tma_load_if(coming.4, gates, [coming.1, head, 0]);
+                        slot.commit();
+                    }
+                }
                 slot.release();
                 cta_sync();
                 #[elect_one]
@@ -196,6 +316,22 @@ pub mod tc_verify {
                     slot.commit();
                 }
                 solve::finish_dead(out, begin, head, len);
+            }
+            if const { BOXES } {
+                let raw = raws.wait();
+                if coming.4 {
+                    (old, new, gate) = draft::unpack::<CONV, T>(raw.rows, raw.gates, ch, half);
+                }
+                if const { CONV } {
+                    #[elect_one]
+                    {
+                        if coming.4 {
+                            roll(rolled, rolled_row, raw.rows, coming.0, head, coming.2);
+                        }
+                        bulk::commit();
+                    }
+                }
+                raw.release();
             }
             item = coming;
         }

@@ -111,9 +111,9 @@ pub mod tc_verify_portable {
             filling.state.at([place, k]).copy_async_v::<PIECE>(state.at([state_slot, head, row, k]));
         }
         filling.commit();
-        let (old, new, gate, raw_b) = draft::fetch::<CONV, CHANNEL_MAJOR, false, TOKENS>(
-            qkv, raw_g, raw_beta, conv, head, key_head, word, half, item,
-        );
+        let raw_b = draft::fetch_beta(raw_beta, head, item);
+        let (old, new, gate) =
+            draft::fetch::<CONV, CHANNEL_MAJOR, false, TOKENS>(qkv, raw_g, conv, head, key_head, word, half, item);
         let of_head = draft::head_of::<CONV, SOFTPLUS, TAPS, TAP>(taps, dt_bias, a_log, heads, head, ch, lower_bound);
 
         // ---- Probes and couplings, records and history

@@ -99,7 +99,7 @@ impl Variant {
         matches!(self, Variant::Portable(v) if !v.conv())
     }
 
-    /// Whether it reads the state ahead of the wait for a predecessor.
+    /// Whether it reads the state and weights ahead of the wait for a predecessor.
     pub fn early(self) -> bool {
         match self {
             Variant::Hopper(v) => v.early(),
@@ -107,8 +107,16 @@ impl Variant {
         }
     }
 
-    /// Whether its copies are of boxes, that tensor maps describe.
+    /// Whether raw inputs are copied in boxes, not loaded by threads.
     pub fn boxes(self) -> bool {
+        match self {
+            Variant::Hopper(v) => v.boxes(),
+            Variant::Portable(_) => false,
+        }
+    }
+
+    /// Whether it is the kernel for Hopper, whose states come by tensor maps.
+    pub fn hopper(self) -> bool {
         matches!(self, Variant::Hopper(_))
     }
 }
