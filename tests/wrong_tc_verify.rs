@@ -27,6 +27,7 @@ fn cases() -> Vec<Case> {
     let s = &mut offsets.sample;
     s.query_start = vec![10, 15, 8, 10, s.total as i32 + 1, 3, 5, 8];
     (s.slot_of[0], s.slot_of[2], s.accepted[5], s.accepted[6]) = (0, s.slots as i32, 6, 0);
+    s.poison_strays();
     // Whole windows of the most tokens that there are.
     let whole = Switches { window: 8, ..plain };
     vec![offsets, drawn(plain, true, 1), drawn(mixed, true, 2), drawn(mixed, false, 3), drawn(whole, true, 4)]

@@ -249,7 +249,7 @@ fn offsets(rng: &mut Rng, s: &Switches) -> (Vec<i32>, usize) {
 }
 
 impl Sample {
-    /// Draws inputs: normal projections and logits, states of 0.5 sigma, taps of 0.4 sigma.
+    /// Draws inputs: normal projections and logits, states of 0.5 sigma, taps of 0.4 sigma. Rows of no request are NaN.
     pub fn random(rng: &mut Rng, switches: Switches) -> Self {
         let s = &switches;
         let (query_start, total) = offsets(rng, s);
@@ -269,7 +269,7 @@ impl Sample {
         }
         let gates = s.gates.draw(rng, s.heads, total, g_pitch, s.lower_bound.is_none(), s.a_log);
         let pool = if s.taps.is_some() { slots * conv_pitch } else { 0 };
-        Sample {
+        let mut sample = Sample {
             switches,
             total,
             slots,
@@ -291,6 +291,31 @@ impl Sample {
             query_start,
             out_pitch,
             rows: s.n_req + 1,
+        };
+        sample.poison_strays();
+        sample
+    }
+
+    /// Makes raw inputs of rows that no request has NaN: nobody reads them, or what is read counts for nothing.
+    pub fn poison_strays(&mut self) {
+        let mut owned = vec![false; self.total];
+        for offsets in self.query_start.windows(2) {
+            let [begin, end] = [offsets[0], offsets[1]].map(|offset| usize::try_from(offset).ok());
+            if let (Some(begin), Some(end)) = (begin, end)
+                && begin <= end
+                && end <= self.total
+            {
+                owned[begin..end.min(begin + self.switches.window)].fill(true);
+            }
+        }
+        for (rows, pitch) in [
+            (&mut self.qkv, self.qkv_pitch),
+            (&mut self.raw_g, self.g_pitch),
+            (&mut self.raw_beta, self.beta_pitch),
+        ] {
+            for (row, _) in rows.chunks_exact_mut(pitch.max(1)).zip(&owned).filter(|(_, owned)| !**owned) {
+                row.fill(bf16::NAN);
+            }
         }
     }
 
