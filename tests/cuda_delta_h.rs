@@ -9,10 +9,14 @@ use kda::checks::delta_h::case::{Case, Plan};
 use kda::checks::delta_h::{judge, large};
 use kda::checks::{Device, Measured};
 use kda::core::exec::Executor;
+use kda::core::{KernelDesc, PreparedLaunch};
+use kda::mutate::subject::compile_with_arrivals;
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::runtime::executor::cuda::CudaExecutor;
 use kda::runtime::operators::delta_h::{Options, Variant, plan, schedule};
+use kda_codegen::specialise::Arrivals;
+use kda_kernels::SOURCES;
 
 const SEED: u64 = 3;
 
@@ -251,6 +255,39 @@ fn a_million_rows() {
                 let (second, second_h) = (&results.v_new[rows..rows + skip_rows], &results.h[states..][..skip_states]);
                 assert!(v_new[..skip_rows] == *second && h[..skip_states] == *second_h, "tile {at}, split {split}");
             }
+        }
+    }
+}
+
+/// A warp arrives by one lane for all of them, behind a warp barrier. racecheck knows a thread's own arrivals alone and reports what
+/// the other lanes did; where every lane arrives for itself it has nothing to report, and the results are as right.
+#[test]
+fn arrivals_of_every_lane() {
+    let Some((executor, _guard)) = device() else { return };
+    let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(2) };
+    for switches in [slots, Switches { gate: GateForm::Scalar, h: 1, ..slots }] {
+        let case = Plan::of(&[300, 0, 64, 1, 65], switches).draw(SEED);
+        let call = Call::new(on(&executor), &case).expect("memory");
+        call.enqueue_schedule(executor.own_stream()).expect("the schedule runs");
+        let planned = plan(&call.problem, &executor, &Options::default()).expect("a plan");
+        for launch in planned.launches().iter().filter(|launch| !launch.is_empty()) {
+            assert_eq!(launch.desc.cluster, [1, 1, 1], "{}: lanes arrive in their own CTA", launch.desc.entry);
+            let source = SOURCES.iter().find(|source| source.family == launch.desc.family).expect("its source");
+            let compiled = compile_with_arrivals(launch.desc, source, source.text, Arrivals::Lane);
+            let compiled = compiled.unwrap_or_else(|errors| panic!("{}: {errors:?}", launch.desc.entry));
+            assert_ne!(compiled.ptx, launch.desc.ptx);
+            let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
+            let desc = KernelDesc { isa, shared_bytes, pdl, ..*launch.desc }.with_text(compiled.ptx);
+            let launch = PreparedLaunch { desc, ..launch.clone() };
+            // SAFETY: the buffers of the call outlive the launch, which is waited for.
+            unsafe { executor.launch(&launch, executor.own_stream()) }.expect("it runs");
+        }
+        executor.synchronize(executor.own_stream()).expect("no fault");
+        let mut tally = judge::Tally::default();
+        let expected = judge::Expected::of(&case).expect("the golden model runs");
+        tally.judge(&call.results().expect("results"), &expected).expect("a valid call");
+        for row in tally.rows("every lane") {
+            assert!(row.passes(), "{row:?}");
         }
     }
 }

@@ -5,7 +5,8 @@ use super::{Mutant, ptx, source};
 use crate::checks::{self, operators};
 use kda_codegen::compiled::Compiled;
 use kda_codegen::diag::Diagnostic;
-use kda_codegen::{signature, specialise, syntax, variants};
+use kda_codegen::specialise::{self, Arrivals};
+use kda_codegen::{signature, syntax, variants};
 use kda_core::KernelDesc;
 use kda_kernels::{SOURCES, Source};
 
@@ -76,6 +77,16 @@ impl Subject {
 
 /// Compiles a variant from a text of its family.
 pub fn compile(desc: &KernelDesc, source: &Source, text: &str) -> Result<Compiled, Vec<Diagnostic>> {
+    compile_with_arrivals(desc, source, text, Arrivals::Warp)
+}
+
+/// The same; stages are handed over as `arrivals` says.
+pub fn compile_with_arrivals(
+    desc: &KernelDesc,
+    source: &Source,
+    text: &str,
+    arrivals: Arrivals,
+) -> Result<Compiled, Vec<Diagnostic>> {
     // Documentation of the file stands behind the libraries here.
     let whole: String = source.libraries.iter().chain([&text]).map(|text| text.replace("//!", "//")).collect();
     let family = syntax::parse_family(&whole)?;
@@ -83,7 +94,8 @@ pub fn compile(desc: &KernelDesc, source: &Source, text: &str) -> Result<Compile
         for variant in variants::expand(&family, kernel)? {
             if variant.entry == desc.entry && variant.arch == desc.arch {
                 let resolved = signature::resolve(&family, kernel, &variant)?;
-                return specialise::compile_variant(&family, kernel, &variant, &resolved).map_err(|error| vec![*error]);
+                let compiled = specialise::compile_with_arrivals(&family, kernel, &variant, &resolved, arrivals);
+                return compiled.map_err(|error| vec![*error]);
             }
         }
     }

@@ -90,8 +90,29 @@ use value::Value;
 /// Bytes of shared memory that a CTA may have on the architectures in the table.
 pub const MAX_SHARED_BYTES: u32 = 232_448;
 
+/// Who arrives at a barrier for a warp that has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One lane, for what all lanes did: the warp barrier ahead of it orders them.
+    #[default]
+    Warp,
+    /// Every lane, for itself: for tools that see a thread's own arrival alone.
+    Lane,
+}
+
 /// Compiles one variant.
 pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, resolved: &Resolved) -> Result<Compiled> {
+    compile_with_arrivals(family, kernel, variant, resolved, Arrivals::Warp)
+}
+
+/// Compiles one variant; stages are handed over as `arrivals` says, except those released to several CTAs.
+pub fn compile_with_arrivals(
+    family: &Family,
+    kernel: &Kernel,
+    variant: &Variant,
+    resolved: &Resolved,
+    arrivals: Arrivals,
+) -> Result<Compiled> {
     // Buffers that no variant code touches take no memory: the first pass finds them, the second places the others.
     // So are rings that are filled by multicast, whose releases may stand ahead of the loads, and rings whose stages are
     // filled once.
@@ -102,6 +123,7 @@ pub fn compile_variant(family: &Family, kernel: &Kernel, variant: &Variant, reso
         let mut specialiser = Specialiser::new(family, kernel, variant, resolved, used.take());
         specialiser.cluster.multicast.clone_from(&multicast);
         specialiser.filled_once.clone_from(&filled_once);
+        specialiser.arrivals = arrivals;
         specialiser.kernel_body()?;
         let once: std::collections::BTreeSet<usize> =
             (0..specialiser.rings.len()).filter(|ring| !specialiser.rings[*ring].reused).collect();
@@ -147,6 +169,7 @@ struct ParamState {
 
 struct Specialiser<'a> {
     family: &'a Family,
+    arrivals: Arrivals,
     kernel: &'a Kernel,
     variant: &'a Variant,
     resolved: &'a Resolved,
@@ -235,6 +258,7 @@ impl<'a> Specialiser<'a> {
         let generics = variant.bindings.iter().cloned().collect();
         Specialiser {
             family,
+            arrivals: Arrivals::default(),
             kernel,
             variant,
             resolved,

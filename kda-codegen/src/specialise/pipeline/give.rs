@@ -3,7 +3,7 @@
 use super::Slot;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Sync, Uniform, when};
-use crate::specialise::Specialiser;
+use crate::specialise::{Arrivals, Specialiser};
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
 use kda_core::Elem;
@@ -84,8 +84,8 @@ impl Specialiser<'_> {
             match everywhere {
                 true => self.arrive_everywhere(&address),
                 false => {
-                    let leader = self.first_lane();
-                    self.arrive(address, None, Some(leader));
+                    let leader = (self.arrivals == Arrivals::Warp).then(|| self.first_lane());
+                    self.arrive(address, None, leader);
                 }
             }
         }
@@ -96,10 +96,11 @@ impl Specialiser<'_> {
     fn count_arrivals(&mut self, slot: &Slot, copied: bool, site: Site<'_>) -> Result<()> {
         for party in self.parties() {
             let warps = self.resolved.roles.get(party).map_or(self.resolved.block / 32, |role| role.warps);
+            let lanes = if self.arrivals == Arrivals::Warp { 1 } else { 32 };
             let arrivals = match (self.elected, copied) {
                 (true, _) => 1 + u32::from(copied),
-                (false, false) => warps,
-                (false, true) => 33 * warps,
+                (false, false) => lanes * warps,
+                (false, true) => (32 + lanes) * warps,
             };
             let ctas = if slot.side == self.rings[slot.ring].last() { self.releasing(slot.ring) } else { 1 };
             let arrivals = arrivals * ctas;
