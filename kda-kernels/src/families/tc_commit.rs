@@ -79,9 +79,9 @@ pub mod tc_commit {
     #[requires(token_pitch % 8 == 0, token_row % 8 == 0, token_part % 8 == 0)]
     #[requires(conv_rows == 0 || conv_rows == window + HISTORY - 1)]
     fn tc_commit<
-        const ROWS: u32, // of V a CTA
-        STATE: Elem,     // of the state
-        const MOST: u32, // records that a request may have
+        const ROWS: u32,      // of V a CTA
+        STATE: Elem,          // of the state
+        const MOST: u32,      // records that a request may have
         const BOUNDARY: bool, // states and windows ahead of the last record may be asked for, too
     >(
         #[dims(slots:slot_pitch, heads, V, K)] state: GlobalMut<STATE>,
@@ -131,11 +131,8 @@ pub mod tc_commit {
         let from_slot = slot_of[b];
         let other_slot = destinations.at([b]).load();
         let given = counts[b];
-        let (mark, mark_slot) = if const { BOUNDARY } {
-            (boundary_tokens.at([b]).load(), boundary_slots.at([b]).load())
-        } else {
-            (0, 0)
-        };
+        let (mark, mark_slot) =
+            if const { BOUNDARY } { (boundary_tokens.at([b]).load(), boundary_slots.at([b]).load()) } else { (0, 0) };
         let states = state.based_at_if(many, layers.at([layer, STATE_AT]).load());
         let tokens = conv_token.based_at_if(many, layers.at([layer, CONV_AT]).load());
         let channels = conv_channel.based_at_if(many, layers.at([layer, CONV_AT]).load());
