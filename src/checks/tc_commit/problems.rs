@@ -96,9 +96,9 @@ pub fn few() -> Vec<Plan> {
     plans.into_iter().flat_map(|plan| [Some(plan), unmarked(plan)].into_iter().flatten()).collect()
 }
 
-/// A problem with boundaries without them, and with the other kind of destinations.
+/// A problem with boundaries without them.
 fn unmarked(plan: Plan) -> Option<Plan> {
-    let switches = Switches { boundary: false, separate: !plan.switches.separate, ..plan.switches };
+    let switches = Switches { boundary: false, ..plan.switches };
     plan.switches.boundary.then_some(Plan { switches, ..plan })
 }
 

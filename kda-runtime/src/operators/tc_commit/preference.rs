@@ -1,9 +1,9 @@
 //! Which variant of `tc_commit` to prefer, by size. `kda bench tc_commit --tune` writes this file.
 //!
-//! A bf16 state: the bound is one of two measured sizes, cold L2, on: NVIDIA H200, compute capability 9.0, 132
-//! multiprocessors; µs of `rows32` / `rows64`, variants that apply boundaries: 192 states 6.7 / 6.9, 384 states 11.1 /
-//! 10.0, 768 states 18.8 / 17.5. Those of variants without boundaries are not measured, nor is an f32 state: there the
-//! bound of slices of the same bytes, 8 and 16 KB, is taken over.
+//! A bf16 state: the bound is the last measured size at which `rows32` is the faster, on: NVIDIA H200, compute capability
+//! 9.0, 132 multiprocessors; µs of `rows32` / `rows64`, variants that apply boundaries: 192 states 6.7 / 6.9, 384 states
+//! 11.1 / 10.0, 768 states 18.8 / 17.5. Not measured: variants without boundaries, and an f32 state, which has the bound
+//! of slices of the same bytes, 8 and 16 KB.
 
 use crate::operators::preference::{Row, Table};
 
