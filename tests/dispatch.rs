@@ -338,13 +338,16 @@ fn committed(case: &tc_commit::Case, results: &tc_commit::Results, n: usize) -> 
 #[test]
 fn a_tc_commit_has_the_same_bits_alone_and_in_any_batch_and_layer() {
     use tc_commit::{ConvOrder, Options};
-    for (bf16_state, lower_bound, order) in
-        [(true, Some(-5.0), ConvOrder::TokenMajor), (false, None, ConvOrder::ChannelMajor)]
-    {
+    for (bf16_state, lower_bound, order, boundary) in [
+        (true, Some(-5.0), ConvOrder::TokenMajor, true),
+        (false, None, ConvOrder::ChannelMajor, true),
+        (true, None, ConvOrder::ChannelMajor, false),
+        (false, Some(-5.0), ConvOrder::TokenMajor, false),
+    ] {
         let plain = tc_commit::Switches::plain(7, 2, 8);
         let conv = Some(order);
         let switches =
-            tc_commit::Switches { bf16_state, lower_bound, conv, separate: true, boundary: true, nulls: true, ..plain };
+            tc_commit::Switches { bf16_state, lower_bound, conv, separate: true, boundary, nulls: true, ..plain };
         let whole = tc_commit::Plan { layers: Some(2), ..tc_commit::Plan::of(switches) }.draw(SEED);
         let run = |case: &tc_commit::Case, pdl: bool| {
             let executor = SimExecutor::default();

@@ -17,13 +17,14 @@ use kda_kernels::tc_commit::TcCommitVariant;
 
 const SEED: u64 = 2;
 
-/// The problems of a quick check, and slots and counts of every kind that is none.
+/// The problems of a quick check, and slots and counts of every kind that is none; boundaries where the variant applies any.
 fn cases(variant: TcCommitVariant) -> Vec<Case> {
+    let boundary = variant.boundary();
     let plans = problems::few().into_iter().enumerate();
     let mut cases: Vec<Case> = plans.map(|(at, plan)| plan.draw(SEED + at as u64)).collect();
-    for which in 0..3 {
+    for which in 0..if boundary { 3 } else { 2 } {
         let conv = Some(ConvOrder::TokenMajor);
-        let switches = Switches { separate: true, boundary: true, null: 0, conv, ..Switches::plain(4, 1, 4) };
+        let switches = Switches { separate: true, boundary, null: 0, conv, ..Switches::plain(4, 1, 4) };
         let mut case = Plan::of(switches).draw(SEED);
         let s = &mut case.layers[0];
         let length = s.slots as i32;
@@ -34,7 +35,7 @@ fn cases(variant: TcCommitVariant) -> Vec<Case> {
         cases.push(case);
     }
     // No boundary at 0, below 0 and behind the end; counts past the window.
-    let switches = Switches { separate: true, boundary: true, ..Switches::plain(5, 1, 4) };
+    let switches = Switches { separate: true, boundary, ..Switches::plain(5, 1, 4) };
     let mut case = Plan::of(switches).draw(SEED);
     case.layers[0].counts.copy_from_slice(&[4, 5, 2, 3, i32::MAX]);
     case.layers[0].boundary_tokens.copy_from_slice(&[0, -1, 3, 3, 1]);
@@ -57,7 +58,7 @@ fn cases(variant: TcCommitVariant) -> Vec<Case> {
         }
     };
     cases.iter_mut().for_each(of_type);
-    cases.retain(|case| fits(variant, bf16_state, case.first().switches.window));
+    cases.retain(|case| fits(variant, &case.first().switches));
     cases
 }
 
@@ -98,20 +99,8 @@ const CHANGES: &[(&str, &str)] = &[
     ("!step::is_live(from_slot, null, slots)", "!step::is_live(from_slot, null, slots + 1)"),
     ("!step::is_live(to_slot, null, slots)", "!step::is_live(to_slot, null - 1, slots)"),
     ("!step::is_live(to_slot, null, slots)", "!step::is_live(to_slot, null, slots + 1)"),
-    ("step::is_live(mark_slot, null, slots)", "step::is_live(mark_slot, null - 1, slots)"),
-    ("step::is_live(mark_slot, null, slots)", "step::is_live(mark_slot, null, slots + 1)"),
     ("select(destinations.is_present(), other_slot, from_slot)", "from_slot"),
     ("select(destinations.is_present(), other_slot, from_slot)", "other_slot"),
-    // Boundaries.
-    ("mark >= 1 &&", "mark >= 2 &&"),
-    ("mark <= n as i32", "mark < n as i32"),
-    ("mark <= n as i32", "mark <= window as i32"),
-    ("let ends = I + 1 == m;", "let ends = I == m;"),
-    ("run = select(ends, 1.0, run);", "run = run;"),
-    ("behind = select(ends, run, behind);", "behind = behind;"),
-    ("s[r] = s[r] * rest;", "s[r] = s[r];"),
-    ("done = m;", "done = m + 1;"),
-    ("put::<STATE, G>(to_mark,", "put::<STATE, G>(to,"),
     // Sums, decays, norms.
     ("if const { G == 2 } { tid / 4 % 2 * HALF + tid / 8 * 4 + tid % 4 } else { tid }", "tid"),
     ("select(I < n, run * decay[I], run)", "run * decay[I]"),
@@ -132,11 +121,8 @@ const CHANGES: &[(&str, &str)] = &[
     // Windows.
     ("n != 1 ||", "n > 2 ||"),
     ("tokens.at([from_slot, n - 1 + i, of, head, channel])", "tokens.at([from_slot, n - 1, of, head, channel])"),
-    ("tokens.at([from_slot, m - 1 + i, of, head, channel])", "tokens.at([from_slot, m, of, head, channel])"),
-    ("if halts && tid < PIECES {", "if tid < 0 {"),
     ("tid < PIECES;", "tid < PIECES - 1;"),
     ("window_of.at([n - 1 + i])", "window_of.at([n - 1])"),
-    ("window_of.at([m - 1 + i])", "window_of.at([m - 1])"),
     ("let at = part * CHANNELS + c;", "let at = c;"),
     // Layers.
     ("layers.at([layer, CORR_AT])", "layers.at([0, CORR_AT])"),
@@ -148,9 +134,34 @@ const CHANGES: &[(&str, &str)] = &[
     ("let many = layers.is_present();", "let many = false;"),
 ];
 
+/// Of variants that apply boundaries.
+const OF_BOUNDARIES: &[(&str, &str)] = &[
+    // Whose they are.
+    ("step::is_live(mark_slot, null, slots)", "step::is_live(mark_slot, null - 1, slots)"),
+    ("step::is_live(mark_slot, null, slots)", "step::is_live(mark_slot, null, slots + 1)"),
+    ("mark >= 1 &&", "mark >= 2 &&"),
+    ("mark <= n as i32", "mark < n as i32"),
+    ("mark <= n as i32", "mark <= window as i32"),
+    ("let ends = I + 1 == m;", "let ends = I == m;"),
+    ("run = select(ends, 1.0, run);", "run = run;"),
+    ("behind = select(ends, run, behind);", "behind = behind;"),
+    ("s[r] = s[r] * rest;", "s[r] = s[r];"),
+    ("done = m;", "done = m + 1;"),
+    ("put::<STATE, G>(to_mark,", "put::<STATE, G>(to,"),
+    // Windows.
+    ("tokens.at([from_slot, m - 1 + i, of, head, channel])", "tokens.at([from_slot, m, of, head, channel])"),
+    ("if halts && tid < PIECES {", "if tid < 0 {"),
+    ("window_of.at([m - 1 + i])", "window_of.at([m - 1])"),
+];
+
 #[test]
 fn a_check_tells_wrong_commits() {
-    for name in ["tc_commit__rows32_bf16_most8_sm_90", "tc_commit__rows32_f32_most8_sm_80"] {
+    for name in [
+        "tc_commit__rows32_bf16_most8_boundary_sm_90",
+        "tc_commit__rows32_bf16_most8_noboundary_sm_90",
+        "tc_commit__rows32_f32_most8_boundary_sm_80",
+        "tc_commit__rows32_f32_most8_noboundary_sm_80",
+    ] {
         let variant = TcCommitVariant::find(name).expect("the variant exists");
         let cases = cases(variant);
         let expected: Vec<Expected> = cases.iter().map(|case| Expected::of(case).expect("a good case")).collect();
@@ -164,7 +175,8 @@ fn a_check_tells_wrong_commits() {
             true => *change != ("row + 4 * block, done, n)", "row, done, n)"),
             false => !change.0.contains("HALF + tid / 8"),
         };
-        let changes = CHANGES.iter().filter(|change| applies(change));
+        let of_boundaries = OF_BOUNDARIES.iter().filter(|_| variant.boundary());
+        let changes = CHANGES.iter().chain(of_boundaries).filter(|change| applies(change));
         let survivors: Vec<_> = changes.filter(|(from, to)| right(changed(variant.desc(), from, to))).collect();
         assert!(survivors.is_empty(), "{name}: {survivors:#?}");
     }

@@ -60,14 +60,14 @@ pub const REASONS: &[Reason] = &[
     ptx(SUMMED, Operator::Drop, "bar.warp.sync", 379, 1, SUM_BARRIERS),
     source(SUMMED, Operator::Drop, "warp_sync()", 379, 1, SUM_BARRIERS),
     source(SUMMED, Operator::Later, "warp_sync()", 379, 1, SUM_BARRIERS),
-    source(COMMIT, Operator::Drop, "pdl::wait()", 122, 1, NOT_DEPENDENT),
+    source(COMMIT, Operator::Drop, "pdl::wait()", 125, 1, NOT_DEPENDENT),
 ];
 
 const GEMM: &str = "gemm_ws__bn256_stages4_ctas2_bf16_silu";
 const STAGED: &str = "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong";
 const SHUFFLED: &str = "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first";
 const SUMMED: &str = "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first";
-const COMMIT: &str = "tc_commit__rows32_bf16_most8_sm_90";
+const COMMIT: &str = "tc_commit__rows32_bf16_most8_boundary_sm_90";
 const LAST_RELEASE: &str = "the producer takes no stage any more: nobody waits for the releases behind the last load";
 const JOINED: &str = "the release of the input, between the stores and this commit, has joined the lanes already: the lane that arrives \
      knows of all stores, and the only proxy fence is that of the storing role, behind its wait for this arrival";

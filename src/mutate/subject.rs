@@ -21,7 +21,7 @@ const CHOSEN: [&str; 8] = [
     "conv_verify__bv32_lanes8_ctas1_bf16_inner_t8_long",
     "decode__bv32_lanes8_threads128_extra1_ctas4_f32_nok_first",
     "decode__bv32_lanes1_threads128_extra0_ctas4_bf16_k_first",
-    "tc_commit__rows32_bf16_most8_sm_90",
+    "tc_commit__rows32_bf16_most8_boundary_sm_90",
 ];
 
 /// One variant of every shipped design.

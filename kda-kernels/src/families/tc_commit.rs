@@ -65,10 +65,12 @@ pub mod tc_commit {
     #[kernel(
         block = THREADS,
         grid = [heads * (V / ROWS), n_req, layer_count],
-        min_blocks_per_sm = if MOST == 16 { 4 } else if ROWS * size_of::<STATE>() == 64 { 6 } else { 5 }
+        min_blocks_per_sm = if MOST == 16 { 4 } else if ROWS * size_of::<STATE>() == 64 {
+            if BOUNDARY { 6 } else if size_of::<STATE>() == 4 { 7 } else { 8 }
+        } else if BOUNDARY || size_of::<STATE>() == 4 { 5 } else { 6 }
     )]
     // Slices of 8 or 16 KB of the state.
-    #[variants((ROWS, STATE) in [(32, bf16), (64, bf16), (16, f32), (32, f32)], MOST in [8, 16])]
+    #[variants((ROWS, STATE) in [(32, bf16), (64, bf16), (16, f32), (32, f32)], MOST in [8, 16], BOUNDARY in [false, true])]
     #[requires(window >= 1, window <= MOST, n_req <= rows)]
     #[requires(table == 0 && layer_count == 1 || table == layer_count)]
     #[requires(n_req <= MOST_ALONG, layer_count <= MOST_ALONG, null >= -1, slots <= MOST_SLOTS)]
@@ -77,9 +79,10 @@ pub mod tc_commit {
     #[requires(token_pitch % 8 == 0, token_row % 8 == 0, token_part % 8 == 0)]
     #[requires(conv_rows == 0 || conv_rows == window + HISTORY - 1)]
     fn tc_commit<
-        const ROWS: u32, // of V a CTA
-        STATE: Elem,     // of the state
-        const MOST: u32, // records that a request may have
+        const ROWS: u32,      // of V a CTA
+        STATE: Elem,          // of the state
+        const MOST: u32,      // records that a request may have
+        const BOUNDARY: bool, // states and windows ahead of the last record may be asked for, too
     >(
         #[dims(slots:slot_pitch, heads, V, K)] state: GlobalMut<STATE>,
         #[dims(rows:corr_pitch, heads:corr_head, window, V)] corr: Global<f32>,
@@ -128,8 +131,8 @@ pub mod tc_commit {
         let from_slot = slot_of[b];
         let other_slot = destinations.at([b]).load();
         let given = counts[b];
-        let mark = boundary_tokens.at([b]).load();
-        let mark_slot = boundary_slots.at([b]).load();
+        let (mark, mark_slot) =
+            if const { BOUNDARY } { (boundary_tokens.at([b]).load(), boundary_slots.at([b]).load()) } else { (0, 0) };
         let states = state.based_at_if(many, layers.at([layer, STATE_AT]).load());
         let tokens = conv_token.based_at_if(many, layers.at([layer, CONV_AT]).load());
         let channels = conv_channel.based_at_if(many, layers.at([layer, CONV_AT]).load());
@@ -143,8 +146,8 @@ pub mod tc_commit {
             return;
         }
         let n = min(given as u32, window);
-        let halts = mark >= 1 && mark <= n as i32 && step::is_live(mark_slot, null, slots);
-        let m = select(halts, mark as u32, 0);
+        let halts = const { BOUNDARY } && mark >= 1 && mark <= n as i32 && step::is_live(mark_slot, null, slots);
+        let m = if const { BOUNDARY } { select(halts, mark as u32, 0) } else { 0 };
 
         // ---- Loads, all in flight together: source order is issue order
         let lk = tid % LANES;
@@ -169,11 +172,13 @@ pub mod tc_commit {
         let kept = from_fn::<HISTORY>(|i| tokens.at([from_slot, n - 1 + i, of, head, channel]).load_v_if::<8>(moves));
 
         // ---- Windows: whoever reads a channel writes it, so that slots may be the same
-        if halts && tid < PIECES {
-            let early = from_fn::<HISTORY>(|i| tokens.at([from_slot, m - 1 + i, of, head, channel]).load_v::<8>());
-            #[unroll]
-            for i in 0..HISTORY {
-                tokens.at([mark_slot, i, of, head, channel]).store_v(early[i]);
+        if const { BOUNDARY } {
+            if halts && tid < PIECES {
+                let early = from_fn::<HISTORY>(|i| tokens.at([from_slot, m - 1 + i, of, head, channel]).load_v::<8>());
+                #[unroll]
+                for i in 0..HISTORY {
+                    tokens.at([mark_slot, i, of, head, channel]).store_v(early[i]);
+                }
             }
         }
         #[unroll]
@@ -185,10 +190,12 @@ pub mod tc_commit {
                 let at = part * CHANNELS + c;
                 let window_of = channels.at([from_slot, at / K, head, at % K]);
                 let kept = from_fn::<HISTORY>(|i| window_of.at([n - 1 + i]).load());
-                let early = from_fn::<HISTORY>(|i| window_of.at([m - 1 + i]).load_if(halts));
-                #[unroll]
-                for i in 0..HISTORY {
-                    channels.at([mark_slot, at / K, head, at % K, i]).store_if(halts, early[i]);
+                if const { BOUNDARY } {
+                    let early = from_fn::<HISTORY>(|i| window_of.at([m - 1 + i]).load_if(halts));
+                    #[unroll]
+                    for i in 0..HISTORY {
+                        channels.at([mark_slot, at / K, head, at % K, i]).store_if(halts, early[i]);
+                    }
                 }
                 #[unroll]
                 for i in 0..HISTORY {
@@ -222,14 +229,18 @@ pub mod tc_commit {
         #[unroll]
         for back in 0..MOST {
             const I: u32 = MOST - 1 - back;
-            let ends = I + 1 == m;
-            behind = select(ends, run, behind);
-            run = select(ends, 1.0, run);
+            if const { BOUNDARY } {
+                let ends = I + 1 == m;
+                behind = select(ends, run, behind);
+                run = select(ends, 1.0, run);
+            }
             keys[[I, mine_at]] = k[I] * step::inverse_norm(squares.at([I, 0]).load_v::<4>()) * run;
             run = select(I < n, run * decay[I], run);
         }
         decays[[0, mine_at]] = run;
-        decays[[1, mine_at]] = behind;
+        if const { BOUNDARY } {
+            decays[[1, mine_at]] = behind;
+        }
         cta_sync();
 
         // ---- States: four rows at a time
@@ -243,15 +254,17 @@ pub mod tc_commit {
                 from_fn::<G>(|g| from_fn::<4>(|e| (old[4 * block + r][4 * g + e] as f32) * all[g][e]))
             });
             let mut done: u32 = 0;
-            if halts {
-                apply::<G, MOST, WIDE, ROWS>(&mut s, keys, corrections, place, row + 4 * block, 0, m);
-                put::<STATE, G>(to_mark, first_row + 4 * block, column, s);
-                let rest = from_fn::<G>(|g| decays.at([1, place + HALF * g]).load_v::<4>());
-                #[unroll]
-                for r in 0..4 {
-                    s[r] = s[r] * rest;
+            if const { BOUNDARY } {
+                if halts {
+                    apply::<G, MOST, WIDE, ROWS>(&mut s, keys, corrections, place, row + 4 * block, 0, m);
+                    put::<STATE, G>(to_mark, first_row + 4 * block, column, s);
+                    let rest = from_fn::<G>(|g| decays.at([1, place + HALF * g]).load_v::<4>());
+                    #[unroll]
+                    for r in 0..4 {
+                        s[r] = s[r] * rest;
+                    }
+                    done = m;
                 }
-                done = m;
             }
             apply::<G, MOST, WIDE, ROWS>(&mut s, keys, corrections, place, row + 4 * block, done, n);
             put::<STATE, G>(to, first_row + 4 * block, column, s);

@@ -12,6 +12,7 @@ use crate::checks::{Device, Measured};
 use kda_core::Elem;
 use kda_core::exec::Stream;
 use kda_kernels::tc_commit::TcCommitVariant;
+use kda_ref::tc_commit::sample::Switches;
 use kda_ref::tc_commit::{Checked, reference};
 use kda_runtime::operators::tc_commit::Options;
 
@@ -91,9 +92,11 @@ impl<'c> Expected<'c> {
     }
 }
 
-/// Whether a variant is written for the state and the window of a case.
-pub fn fits(variant: TcCommitVariant, bf16_state: bool, window: usize) -> bool {
-    variant.state() == if bf16_state { Elem::BF16 } else { Elem::F32 } && variant.most() as usize >= window
+/// Whether a variant is written for the state and the window of these switches, and for boundaries if there are any.
+pub fn fits(variant: TcCommitVariant, switches: &Switches) -> bool {
+    variant.state() == if switches.bf16_state { Elem::BF16 } else { Elem::F32 }
+        && variant.most() as usize >= switches.window
+        && (variant.boundary() || !switches.boundary)
 }
 
 /// Runs a case on every variant that it fits.
@@ -107,7 +110,7 @@ pub fn one_case(
     let switches = &case.first().switches;
     let mut first: Option<Results> = None;
     for (variant, tally) in variants.iter().zip(tallies) {
-        if !fits(*variant, switches.bf16_state, switches.window) {
+        if !fits(*variant, switches) {
             continue;
         }
         let results = Call::new(device, case)?.run(Some(*variant))?;
@@ -138,8 +141,8 @@ mod tests {
     use half::bf16;
     use kda_ref::Mode;
     use kda_ref::floats::FloatVec;
-    use kda_ref::tc_commit::sample::Switches;
     use kda_ref::tc_commit::{ConvOrder, run as golden};
+    use kda_runtime::executor::sim::SimExecutor;
 
     /// What a kernel that does as the golden model says would leave behind.
     fn right(case: &Case) -> Results {
@@ -152,6 +155,25 @@ mod tests {
             Written { state, conv: buffers.conv }
         };
         Results { layers: case.layers.iter().map(layer).collect() }
+    }
+
+    /// A variant runs what it is written for: its type of the state, windows up to its size, boundaries if it applies them.
+    #[test]
+    fn variants_run_what_they_are_written_for() {
+        for (bf16_state, window, boundary) in
+            [false, true].into_iter().flat_map(|b| [(b, 8, false), (b, 8, true), (b, 9, false), (b, 9, true)])
+        {
+            let switches = Switches { bf16_state, boundary, ..Switches::plain(1, 1, window) };
+            let case = Plan::of(switches).draw(1);
+            let executor = SimExecutor::default();
+            let call = Call::new(Device::simulator(&executor), &case).unwrap();
+            for variant in TcCommitVariant::ALL {
+                let planned = call.enqueue(&Options { variant: Some(variant), pdl: false }, Stream::default());
+                assert_eq!(planned.is_ok(), fits(variant, &switches), "{}: {switches:?}", variant.desc().entry);
+            }
+            let able = TcCommitVariant::ALL.into_iter().filter(|v| fits(*v, &switches)).count();
+            assert_eq!(able, 4 * if window == 8 { 2 } else { 1 } * if boundary { 1 } else { 2 });
+        }
     }
 
     /// Each kind of stray write is counted, in every layer, and a wrong state is off.

@@ -55,8 +55,8 @@ pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
     Ok(())
 }
 
-/// The problem on which one variant is shown: two layers by their table, a request that is nobody's, boundaries, slots of
-/// their own to write and windows to move.
+/// The problem on which one variant is shown: two layers by their table, a request that is nobody's, boundaries where it
+/// applies any, slots of their own to write and windows to move.
 pub fn sample_plan(variant: TcCommitVariant, odd: bool) -> Plan {
     let window = if variant.most() == 8 { 5 } else { 9 };
     let switches = Switches {
@@ -64,7 +64,7 @@ pub fn sample_plan(variant: TcCommitVariant, odd: bool) -> Plan {
         conv: Some(if odd { ConvOrder::ChannelMajor } else { ConvOrder::TokenMajor }),
         lower_bound: if odd { None } else { Some(-5.0) },
         separate: true,
-        boundary: true,
+        boundary: variant.boundary(),
         ..Switches::plain(3, 2, window)
     };
     Plan { nobody: true, layers: Some(2), ..Plan::of(switches) }

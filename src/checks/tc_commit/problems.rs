@@ -8,7 +8,7 @@ use kda_ref::tc_commit::sample::Switches;
 use kda_ref::tc_verify::sample::Gates;
 use kda_runtime::Backend;
 
-/// Largest windows of random problems: variants for 8 records and for 16 meet the same number of them.
+/// Largest windows of random problems, half of them with boundaries and half of them without.
 const WINDOWS: [usize; 2] = [8, 16];
 
 /// The problems of a check: each with an fp32 and with a bf16 state.
@@ -16,10 +16,10 @@ pub fn problems(extent: Extent, backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     let mut plans: Vec<Plan> = few();
     if extent == Extent::Full {
         let simulated = backend == Backend::Sim;
-        let (rounds, requests, heads) = if simulated { (8, 3, 2) } else { (80, 9, 6) };
+        let (rounds, requests, heads) = if simulated { (5, 3, 2) } else { (40, 9, 6) };
         for _ in 0..rounds {
-            for window in WINDOWS {
-                let switches = Switches::random(rng, requests, heads, window);
+            for (window, boundary) in WINDOWS.into_iter().flat_map(|window| [(window, true), (window, false)]) {
+                let switches = Switches { boundary, ..Switches::random(rng, requests, heads, window) };
                 let layers = rng.choose(&[None, None, Some(1), Some(2), Some(3)]);
                 plans.push(Plan { layers, ..Plan::of(switches) });
             }
@@ -33,7 +33,8 @@ pub fn problems(extent: Extent, backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     of_type(false).chain(of_type(true)).collect()
 }
 
-/// Problems that together meet every switch, with windows of at most 8 records and with longer ones.
+/// Problems that together meet every switch, with windows of at most 8 records and with longer ones; those without boundaries
+/// do so by themselves.
 pub fn few() -> Vec<Plan> {
     let plain = Switches::plain;
     let mut plans = vec![Plan::of(plain(3, 1, 1))];
@@ -72,17 +73,36 @@ pub fn few() -> Vec<Plan> {
                     ..plain(4, 1, window)
                 })
             },
-            Plan::of(Switches { a_log: false, gates: Gates::Lowest, separate: true, ..plain(2, 1, window - 2) }),
+            Plan::of(Switches {
+                a_log: false,
+                gates: Gates::Lowest,
+                conv: Some(TokenMajor),
+                separate: true,
+                ..plain(2, 1, window - 2)
+            }),
             Plan {
                 layers: Some(1),
-                ..Plan::of(Switches { gates: Gates::Zero, boundary: true, ..plain(2, 3, window - 1) })
+                ..Plan::of(Switches {
+                    gates: Gates::Zero,
+                    conv: Some(ChannelMajor),
+                    separate: true,
+                    boundary: true,
+                    ..plain(2, 3, window - 1)
+                })
             },
+            Plan { layers: Some(2), ..Plan::of(plain(2, 1, window)) },
         ]);
     }
-    plans
+    plans.into_iter().flat_map(|plan| [Some(plan), unmarked(plan)].into_iter().flatten()).collect()
 }
 
-/// Values at the ends of their ranges, with both gates.
+/// A problem with boundaries without them.
+fn unmarked(plan: Plan) -> Option<Plan> {
+    let switches = Switches { boundary: false, ..plan.switches };
+    plan.switches.boundary.then_some(Plan { switches, ..plan })
+}
+
+/// Values at the ends of their ranges, with both gates, with boundaries and without.
 fn extremes() -> Vec<Plan> {
     let mut plans = Vec::new();
     for lower_bound in [Some(-5.0), None] {
@@ -91,7 +111,7 @@ fn extremes() -> Vec<Plan> {
         plans.extend([0, 2, 4, 6].map(|offset| with(Values::GateExtremes(offset))));
         plans.push(with(Values::ZeroKeys));
     }
-    plans
+    plans.into_iter().flat_map(|plan| [Some(plan), unmarked(plan)].into_iter().flatten()).collect()
 }
 
 /// More CTAs than fit at once. An H200 holds at most 2112 CTAs of 128 threads, the simulator runs 8 at a time.
@@ -110,10 +130,9 @@ mod tests {
     /// Whether a problem has what a variant must meet.
     type Meets = fn(&Plan) -> bool;
 
-    /// What each variant must meet.
-    const NEEDED: [(&str, Meets); 20] = [
+    /// What each variant must meet, one without boundaries in problems without them.
+    const NEEDED: [(&str, Meets); 24] = [
         ("a request that is nobody's", |p| p.nobody),
-        ("a boundary for certain", |p| p.nobody && p.switches.boundary),
         ("random nobodies", |p| p.switches.nulls),
         ("counts that do not fit", |p| p.switches.misfits),
         ("in place", |p| !p.switches.separate),
@@ -126,12 +145,30 @@ mod tests {
         ("no decay", |p| p.switches.gates == Gates::Zero),
         ("no a_log", |p| !p.switches.a_log),
         ("no windows", |p| p.switches.conv.is_none()),
-        ("windows in rows of tokens", |p| p.switches.conv == Some(TokenMajor)),
-        ("windows in rows of channels", |p| p.switches.conv == Some(ChannelMajor)),
+        ("rows of tokens in place", |p| p.switches.conv == Some(TokenMajor) && !p.switches.separate),
+        ("rows of tokens to other slots", |p| p.switches.conv == Some(TokenMajor) && p.switches.separate),
+        ("rows of channels in place", |p| p.switches.conv == Some(ChannelMajor) && !p.switches.separate),
+        ("rows of channels to other slots", |p| p.switches.conv == Some(ChannelMajor) && p.switches.separate),
         ("pitches", |p| p.switches.padding > 0),
-        ("several layers", |p| p.layers.is_some_and(|layers| layers > 1)),
+        ("several layers with windows", |p| p.layers.is_some_and(|layers| layers > 1) && p.switches.conv.is_some()),
+        ("several layers without windows", |p| p.layers.is_some_and(|layers| layers > 1) && p.switches.conv.is_none()),
         ("a table of one layer", |p| p.layers == Some(1)),
+        ("no table", |p| p.layers.is_none()),
         ("a null slot 0", |p| p.switches.null == 0),
+        ("several heads", |p| p.switches.heads > 1),
+    ];
+
+    /// What a variant with boundaries must meet with them.
+    const MARKED: [(&str, Meets); 9] = [
+        ("a boundary for certain", |p| p.nobody),
+        ("misfits and nobodies", |p| p.switches.misfits && p.switches.nulls),
+        ("rows of tokens", |p| p.switches.conv == Some(TokenMajor)),
+        ("rows of channels", |p| p.switches.conv == Some(ChannelMajor)),
+        ("softplus gate", |p| p.switches.lower_bound.is_none()),
+        ("bounded gate", |p| p.switches.lower_bound.is_some()),
+        ("several layers", |p| p.layers.is_some_and(|layers| layers > 1)),
+        ("in place", |p| !p.switches.separate),
+        ("slots of their own to write", |p| p.switches.separate),
     ];
 
     #[test]
@@ -139,13 +176,35 @@ mod tests {
         for backend in [Backend::Sim, Backend::Cuda] {
             let plans = problems(Extent::Quick, backend, &mut Rng::new(1));
             for variant in TcCommitVariant::ALL {
-                let own: Vec<&Plan> =
-                    plans.iter().filter(|p| fits(variant, p.switches.bf16_state, p.switches.window)).collect();
+                let own: Vec<&Plan> = plans.iter().filter(|p| fits(variant, &p.switches)).collect();
+                let name = variant.desc().entry;
                 for (what, meets) in NEEDED {
-                    assert!(own.iter().any(|p| meets(p)), "{}: no problem with {what}", variant.desc().entry);
+                    assert!(own.iter().any(|p| meets(p)), "{name}: no problem with {what}");
+                }
+                for (what, meets) in MARKED {
+                    let marked = own.iter().any(|p| p.switches.boundary && meets(p));
+                    assert_eq!(marked, variant.boundary(), "{name}: boundaries, {what}");
                 }
                 let longest = own.iter().map(|p| p.switches.window).max();
                 assert_eq!(longest, Some(variant.most() as usize));
+            }
+        }
+    }
+
+    /// Of random problems and extremes a variant without boundaries has its share.
+    #[test]
+    fn a_full_check_has_as_many_problems_without_boundaries() {
+        for backend in [Backend::Sim, Backend::Cuda] {
+            let plans = problems(Extent::Full, backend, &mut Rng::new(1));
+            for bf16_state in [false, true] {
+                let of = |boundary: bool, meets: Meets| {
+                    let own = |p: &&Plan| (p.switches.bf16_state, p.switches.boundary) == (bf16_state, boundary);
+                    plans.iter().filter(own).filter(|p| meets(p)).count()
+                };
+                let kinds: [Meets; 3] = [|_| true, |p| p.values == Values::ZeroKeys, |p| p.values != Values::Drawn];
+                for meets in kinds {
+                    assert!(of(false, meets) >= of(true, meets) && of(true, meets) > 0);
+                }
             }
         }
     }

@@ -141,8 +141,7 @@ pub(super) fn golden(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let values = rng.choose(&[Values::Drawn, Values::GateExtremes(0), Values::ZeroKeys]);
     let layers = rng.choose(&[None, Some(1), Some(2)]);
     let plan = Drawn { values, layers, ..Drawn::of(switches) };
-    let variants: Vec<TcCommitVariant> =
-        TcCommitVariant::ALL.into_iter().filter(|v| fits(*v, switches.bf16_state, switches.window)).collect();
+    let variants: Vec<TcCommitVariant> = TcCommitVariant::ALL.into_iter().filter(|v| fits(*v, &switches)).collect();
     let variant = rng.choose(&variants);
     let case = plan.draw(rng.next_u64());
     let executor = SimExecutor::default();

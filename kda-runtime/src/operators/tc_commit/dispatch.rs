@@ -1,9 +1,10 @@
 //! Which variant runs a problem.
 //!
-//! Two steps. *Eligibility*: a variant is written for one type of the state and for windows up to a size, and its launch
-//! checks the kernel's own conditions. *Preference* is a table by the number of states, `preference.rs`; of two variants of
-//! one name the one for smaller windows comes first, and of those the one for the newer architecture, which alone can be
-//! launched with programmatic dependent launch.
+//! Two steps. *Eligibility*: a variant is written for one type of the state and for windows up to a size; one that applies no
+//! boundary runs no call with one, and every other runs calls with and without; its launch checks the kernel's own
+//! conditions. *Preference* is a table by the number of states, `preference.rs`; of two variants of one name the one for
+//! smaller windows comes first, of those the one without boundaries, which has more CTAs a multiprocessor, and of those the
+//! one for the newer architecture, which alone can be launched with programmatic dependent launch.
 
 use super::problem::Problem;
 use super::validate::Layout;
@@ -43,18 +44,22 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         if u64::from(variant.most()) < layout.window {
             return refuse(format!("it is for windows up to {}, the call has {}", variant.most(), layout.window));
         }
+        if problem.boundary.is_some() && !variant.boundary() {
+            return refuse("it applies no boundary, the call has one".into());
+        }
         return Ok(Plan::of(args.prepare(variant, options.pdl)?));
     }
     let (table, states, multiprocessors) =
         (preference(layout.state, options.pdl), problem.states(), executor.multiprocessors());
     // Best first.
     let mut order: Vec<TcCommitVariant> =
-        TcCommitVariant::ALL.iter().copied().filter(|v| runs(*v) && fits(*v, &layout)).collect();
+        TcCommitVariant::ALL.iter().copied().filter(|v| runs(*v) && fits(*v, problem, &layout)).collect();
     order.sort_by_cached_key(|v| {
         let desc = v.desc();
         (
             table.rank(desc.entry, 1, states, multiprocessors),
             v.most(),
+            v.boundary(),
             std::cmp::Reverse((desc.arch.major, desc.arch.minor)),
         )
     });
@@ -75,9 +80,11 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     }
 }
 
-/// Whether a variant is written for this type of the state, and for a window of this size.
-fn fits(variant: TcCommitVariant, layout: &Layout) -> bool {
-    variant.state() == layout.state && u64::from(variant.most()) >= layout.window
+/// Whether a variant is written for this type of the state, for a window of this size, and for a boundary if there is one.
+fn fits(variant: TcCommitVariant, problem: &Problem, layout: &Layout) -> bool {
+    variant.state() == layout.state
+        && u64::from(variant.most()) >= layout.window
+        && (variant.boundary() || problem.boundary.is_none())
 }
 
 /// The table for a type of the state and a launch.

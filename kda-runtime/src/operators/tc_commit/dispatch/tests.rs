@@ -50,8 +50,9 @@ fn every_size_has_a_plan_with_the_preferred_slice() {
             [(&HOPPER, "sm_90"), (&Capability(8, 0, 132), "sm_80"), (&Capability(10, 0, 132), "sm_90")]
         {
             for (n, heads, layers) in [(1, 1, 0), (1, 96, 0), (32, 12, 0), (128, 12, 1), (3, 5, 69), (65_535, 1, 0)] {
-                for window in 1..=16 {
-                    let call = problem(n, heads, window, state, layers);
+                for (window, marked) in (1..=16).flat_map(|window| [(window, true), (window, false)]) {
+                    let mut call = problem(n, heads, window, state, layers);
+                    call.boundary = call.boundary.filter(|_| marked);
                     let plan = plan(&call, device, &Options { pdl: true, ..Options::default() })
                         .unwrap_or_else(|error| panic!("N {n}, H {heads}, window {window}, {state}: {error}"));
                     let variant = variant_of(&plan);
@@ -61,6 +62,7 @@ fn every_size_has_a_plan_with_the_preferred_slice() {
                         preference(state, true).rows_for(1).iter().find(|row| states <= row.pairs).expect("a row");
                     assert!(is_named(plan.desc().entry, row.variant), "{}, not {}", plan.desc().entry, row.variant);
                     assert_eq!((variant.state(), variant.most()), (state, if window <= 8 { 8 } else { 16 }));
+                    assert_eq!(variant.boundary(), marked, "{}", plan.desc().entry);
                     assert_eq!(plan.desc().arch.to_string(), arch);
                     assert_eq!(plan.prepared().pdl, arch == "sm_90");
                     let grid = [heads * 128 / u64::from(variant.rows()), n, layers.max(1)].map(|size| size as u32);
@@ -94,7 +96,8 @@ fn the_tables_are_sorted_and_cover_everything() {
 fn pitches_orders_and_absences() {
     let base = problem(2, 3, 5, Elem::BF16, 0);
     let fine = |call: &Problem| {
-        for variant in TcCommitVariant::ALL.iter().filter(|v| v.state() == call.state.elem) {
+        let able = |v: &&TcCommitVariant| v.state() == call.state.elem && (v.boundary() || call.boundary.is_none());
+        for variant in TcCommitVariant::ALL.iter().filter(able) {
             let options = Options { variant: Some(*variant), pdl: false };
             plan(call, &HOPPER, &options).unwrap_or_else(|error| panic!("{}: {error}", variant.desc().entry));
         }
@@ -107,9 +110,15 @@ fn pitches_orders_and_absences() {
             let mut conv = strided(Elem::BF16, &[8, 1152, 7], &strides);
             conv.ptr = 1 << 62;
             fine(&Problem { state, conv: Some(conv), ..base });
+            fine(&Problem { state, conv: Some(conv), boundary: None, ..base });
         }
     }
     fine(&Problem { a_log: None, conv: None, destinations: None, boundary: None, ..base });
+    for boundary in [base.boundary, None] {
+        fine(&Problem { a_log: None, boundary, ..base });
+        fine(&Problem { conv: None, boundary, ..base });
+        fine(&Problem { destinations: None, boundary, ..base });
+    }
     let empty = |t: TensorArg, strides: &[u64]| {
         let mut shape = t.shape().to_vec();
         shape[0] = 0;
@@ -117,7 +126,9 @@ fn pitches_orders_and_absences() {
     };
     for stride in [0, 1, 3, 16_383] {
         let conv = base.conv.map(|conv| empty(conv, &[stride, 1, stride]));
-        fine(&Problem { state: empty(base.state, &[stride, 16384, 128, 1]), conv, ..base });
+        for boundary in [base.boundary, None] {
+            fine(&Problem { state: empty(base.state, &[stride, 16384, 128, 1]), conv, boundary, ..base });
+        }
     }
     let none = plan(&problem(0, 1, 2, Elem::F32, 0), &HOPPER, &Options::default()).expect("an empty plan");
     assert!(none.prepared().is_empty());
@@ -126,18 +137,25 @@ fn pitches_orders_and_absences() {
 #[test]
 fn a_forced_variant_runs_what_it_can() {
     for variant in TcCommitVariant::ALL {
+        let options = Options { variant: Some(variant), ..Options::default() };
         for (state, window) in [(Elem::F32, 8), (Elem::F32, 9), (Elem::BF16, 8), (Elem::BF16, 16)] {
-            let options = Options { variant: Some(variant), ..Options::default() };
-            match plan(&problem(2, 3, window, state, 0), &HOPPER, &options) {
-                Ok(plan) => {
-                    assert!(variant.state() == state && u64::from(variant.most()) >= window);
-                    assert!(variant_of(&plan) == variant);
-                }
-                Err(error) => {
-                    let words = error.to_string();
-                    let why =
-                        if variant.state() == state { "it is for windows up to 8" } else { "it is for a state of" };
-                    assert!(words.contains(why) && !(variant.state() == state && window <= 8), "{words}");
+            for marked in [false, true] {
+                let mut call = problem(2, 3, window, state, 0);
+                call.boundary = call.boundary.filter(|_| marked);
+                // The first that holds is the one that is named.
+                let why = if variant.state() != state {
+                    Some("it is for a state of")
+                } else if u64::from(variant.most()) < window {
+                    Some("it is for windows up to 8")
+                } else if marked && !variant.boundary() {
+                    Some("it applies no boundary, the call has one")
+                } else {
+                    None
+                };
+                match (plan(&call, &HOPPER, &options), why) {
+                    (Ok(plan), None) => assert!(variant_of(&plan) == variant),
+                    (Err(error), Some(why)) => assert!(error.to_string().contains(why), "{error}; not: {why}"),
+                    (result, why) => panic!("{}: {result:?}, not {why:?}", variant.desc().entry),
                 }
             }
         }
