@@ -271,7 +271,7 @@ fn arrivals_of_every_lane() {
         call.enqueue_schedule(executor.own_stream()).expect("the schedule runs");
         let planned = plan(&call.problem, &executor, &Options::default()).expect("a plan");
         for launch in planned.launches().iter().filter(|launch| !launch.is_empty()) {
-            assert_eq!(launch.desc.cluster, [1, 1, 1], "{}: lanes arrive in their own CTA", launch.desc.entry);
+            assert_eq!(launch.desc.cluster, 1, "{}: lanes arrive in their own CTA", launch.desc.entry);
             let source = SOURCES.iter().find(|source| source.family == launch.desc.family).expect("its source");
             let compiled = compile_with_arrivals(launch.desc, source, source.text, Arrivals::Lane);
             let compiled = compiled.unwrap_or_else(|errors| panic!("{}: {errors:?}", launch.desc.entry));

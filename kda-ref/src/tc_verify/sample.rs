@@ -308,11 +308,9 @@ impl Sample {
                 owned[begin..end.min(begin + self.switches.window)].fill(true);
             }
         }
-        for (rows, pitch) in [
-            (&mut self.qkv, self.qkv_pitch),
-            (&mut self.raw_g, self.g_pitch),
-            (&mut self.raw_beta, self.beta_pitch),
-        ] {
+        for (rows, pitch) in
+            [(&mut self.qkv, self.qkv_pitch), (&mut self.raw_g, self.g_pitch), (&mut self.raw_beta, self.beta_pitch)]
+        {
             for (row, _) in rows.chunks_exact_mut(pitch.max(1)).zip(&owned).filter(|(_, owned)| !**owned) {
                 row.fill(bf16::NAN);
             }

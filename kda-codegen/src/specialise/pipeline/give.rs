@@ -3,9 +3,9 @@
 use super::Slot;
 use crate::diag::{Diagnostic, Result};
 use crate::kir::{Sync, Uniform, when};
-use crate::specialise::{Arrivals, Specialiser};
 use crate::specialise::site::Site;
 use crate::specialise::value::Value;
+use crate::specialise::{Arrivals, Specialiser};
 use kda_core::Elem;
 use kda_ptx::Class;
 use kda_ptx::modifier::*;

@@ -77,6 +77,11 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
                     "it is for {its} heads and two rows or more, without gaps; the call has {given} heads, or rows that lie otherwise"
                 ))
             }
+            // Nor may rows lie anywhere.
+            Err(error) if variant.boxes() && !matches!(error, LaunchError::TooLarge { .. }) => refuse(
+                "it copies raw inputs in boxes: rows that begin at multiples of 16 bytes, less than 2^40 bytes apart, one at least"
+                    .into(),
+            ),
             prepared => Ok(Plan::of(prepared?)),
         };
     }

@@ -206,7 +206,13 @@ fn history(problem: &mut Problem) -> &mut Convolution {
 #[test]
 fn raw_inputs_that_boxes_cannot_take_are_loaded_by_threads() {
     type Change = fn(&mut Problem);
-    let cases: [(&str, Change); 6] = [
+    let cases: [(&str, Change); 7] = [
+        ("no rows", |p| {
+            p.qkv = dense(Elem::BF16, &[0, 768]);
+            p.raw_g = dense(Elem::BF16, &[0, 2, 128]);
+            p.raw_beta = dense(Elem::BF16, &[0, 2]);
+            p.out = dense(Elem::BF16, &[0, 2, 128]);
+        }),
         ("rows of q, k and v", |p| p.qkv = strided(Elem::BF16, &[40, 768], &[770, 1])),
         ("their first byte", |p| p.qkv.ptr += 4),
         ("rows of gates", |p| p.raw_g = strided(Elem::BF16, &[40, 2, 128], &[258, 128, 1])),
@@ -218,10 +224,13 @@ fn raw_inputs_that_boxes_cannot_take_are_loaded_by_threads() {
         for (pdl, stable_pools) in [(false, false), (true, true)] {
             let options = Options { pdl, stable_pools, ..Options::default() };
             let mut problem = problem(5, 2, 8);
-            assert!(planned(&problem, &HOPPER, &options).boxes());
+            let boxes = planned(&problem, &HOPPER, &options);
+            assert!(boxes.boxes());
             change(&mut problem);
             let variant = planned(&problem, &HOPPER, &options);
             assert!(variant.hopper() && !variant.boxes(), "{what}: {}", variant.desc().entry);
+            let forced = Options { variant: Some(boxes), ..options };
+            assert!(refused(&problem, &HOPPER, &forced).contains("multiples of 16 bytes"), "{what}");
         }
     }
 }
