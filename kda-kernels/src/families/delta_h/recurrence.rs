@@ -107,6 +107,8 @@ pub mod delta_h {
         ctas: u32,
     ) {
         const SLICES: u32 = V / VS;
+        // As many as there is room for: with two, a chunk waits for the stores of the last but one.
+        const OUT_STAGES: u32 = if VS == 32 { 4 } else { 2 };
 
         // ---- Shared memory
         let first_u = Pipeline::<load, math> { u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, 1>() };
@@ -124,9 +126,9 @@ pub mod delta_h {
                 bf16,
                 Shape<{ if V_FIRST { VS } else { K } }, { if V_FIRST { K } else { VS } }>,
                 Swizzle<{ if V_FIRST { 128 } else { 2 * VS } }>,
-                2,
+                OUT_STAGES,
             >(),
-            v: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, 2>(),
+            v: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, OUT_STAGES>(),
         };
         // M of a map, rounded, and what that leaves over.
         let m_high = smem::<bf16, Shape<64, K>, Swizzle<128>>();
@@ -345,6 +347,7 @@ pub mod delta_h {
                     scale(&mut s, factors);
                 }
 
+                let mut factors = [[0.0; 4]; 8];
                 // ---- Here x is v_new^T of chunk c - 1 before rounding, s is decayed, and the slots are those of chunk c - 1.
                 #[unroll(wu, keys, outs)]
                 for c in 1..chunks {
@@ -382,11 +385,17 @@ pub mod delta_h {
                     // Loads ahead of the stores of h: shared memory serves in order, and stores take long.
                     if const { SCALAR } {
                         let factor = wu_slot.factors[[0, DECAY]];
-                        next_u = Frag::<bf16, 16, BT>::load_t_if(holds, wu_slot.u, [0, strip]);
+                        if holds {
+                            next_u = Frag::<bf16, 16, BT>::load_t(wu_slot.u, [0, strip]);
+                        }
                         s = s.map(|_, _, e| e * factor);
                     } else {
-                        let factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v_if::<4>(holds));
-                        next_u = Frag::<bf16, 16, BT>::load_t_if(holds, wu_slot.u, [0, strip]);
+                        if holds {
+                            factors = from_fn::<8>(|i| wu_slot.factors.at([lane % 4, 4 * i]).load_v::<4>());
+                        }
+                        if holds {
+                            next_u = Frag::<bf16, 16, BT>::load_t(wu_slot.u, [0, strip]);
+                        }
                         scale(&mut s, factors);
                     }
                     if const { !MAPS } {
