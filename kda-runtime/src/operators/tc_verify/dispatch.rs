@@ -3,7 +3,7 @@
 //! *Eligibility*: a variant is written for a device, a convolution or none, its taps and the order of its history, a form of
 //! gate, a type of state, and for what may be read ahead of the wait for a predecessor; its launch checks the kernel's own
 //! conditions. *Preference*: the kernel for Hopper where it runs, the portable one elsewhere; of the first raw inputs in boxes
-//! where their rows can be copied so, or the variant for the call's heads ([`rank`]); of the second the one for the fewest
+//! where their rows can be copied so, or the variant for the call's heads (`rank`); of the second the one for the fewest
 //! tokens.
 
 use super::NAME;
