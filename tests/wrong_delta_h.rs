@@ -8,15 +8,16 @@ use kda::checks::delta_h::{problems, work};
 use kda::checks::{Device, Extent, Measured};
 use kda::core::exec::{Executor, Stream};
 use kda::core::{Elem, KernelDesc, PreparedLaunch, TensorArg};
-use kda::mutate::subject::compile;
+use kda::mutate::subject::{compile, compile_with_arrivals};
 use kda::reference::delta_h::sample::{PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::reference::rng::Rng;
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::delta_h::{Gate, Options, Problem, plan};
-use kda_kernels::Source;
+use kda_codegen::specialise::Arrivals;
 use kda_kernels::delta_h::DeltaHVariant;
 use kda_kernels::delta_h_schedule::ScheduleVariant;
+use kda_kernels::{SOURCES, Source};
 
 const SEED: u64 = 2;
 
@@ -143,6 +144,34 @@ fn a_check_tells_wrong_recurrences() {
             ("min(items - first, nctaid.x)", "nctaid.x"),
         ],
     );
+}
+
+/// Every lane may arrive for itself; barriers that wait for one more let nobody go on.
+#[test]
+fn every_lane_may_arrive() {
+    let source = SOURCES.iter().find(|source| source.family == "delta_h").expect("the source");
+    for walks in DeltaHVariant::ALL.into_iter().filter(|v| v.desc().cluster == 1 && !v.maps()) {
+        let compiled = compile_with_arrivals(walks.desc(), source, source.text, Arrivals::Lane);
+        let compiled = compiled.unwrap_or_else(|errors| panic!("{}: {errors:?}", walks.desc().entry));
+        let with = |ptx: String| {
+            let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
+            &*KernelDesc { isa, shared_bytes, pdl, ..*walks.desc() }.with_text(ptx)
+        };
+        let capability = SimExecutor::default().compute_capability();
+        let cases = own(walks, capability);
+        let right = |desc: &'static KernelDesc| {
+            cases.iter().all(|(case, expected)| run(walks, desc, case).is_ok_and(|results| passes(&results, expected)))
+        };
+        assert!(right(with(compiled.ptx.clone())), "{}", walks.desc().entry);
+        let one_more = |line: &str| match line.contains("mbarrier.init") {
+            true => line.replace(", 128;", ", 129;"),
+            false => line.into(),
+        };
+        let more: Vec<String> = compiled.ptx.lines().map(one_more).collect();
+        let more = more.join("\n");
+        assert!(more.contains(", 129;"), "no barrier of the four warps");
+        assert!(!right(with(more)), "{}", walks.desc().entry);
+    }
 }
 
 #[test]

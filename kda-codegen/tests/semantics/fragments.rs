@@ -157,6 +157,29 @@ fn results_become_operands() {
     }
 }
 
+/// Two terms of tf32 are the leading 11 bits and the leading 11 of the rest, without an instruction that rounds.
+#[test]
+fn terms_of_tf32_are_cut() {
+    let body = "
+        let x = Frag::<f32, 16, 16>::from_fn(|row, column| x_in.at([row, column]).load());
+        let (high, low) = x.split::<tf32>();
+        high.widen().store(out.at([0, .., ..]));
+        low.widen().store(out.at([1, .., ..]));";
+    let params = "#[dims(16, 16)] x_in: Global<f32>, #[dims(2, 16, 16)] out: GlobalMut<f32>,";
+    let mut random = Random::new(11);
+    let x: Vec<f32> = (0..256).map(|i| (random.below(1 << 24) as f32 - 8_388_608.0) * 0.1f32.powi(i % 40)).collect();
+    let mut run = Run::new(&kernel("sm_80", params, body));
+    run.tensor("x_in", &x).tensor("out", &vec![f32::NAN; 512]).tensor("unused", &[0.0f32; 64]);
+    let got = run.set("pitch", 64u64).launch(1).read::<f32>("out");
+    let cut = |x: f32| f32::from_bits(x.to_bits() & 0xffff_e000);
+    for (i, x) in x.iter().enumerate() {
+        let (high, low) = (got[i], got[256 + i]);
+        assert_eq!((high, low), (cut(*x), cut(x - cut(*x))), "{x}");
+        assert!((f64::from(high) + f64::from(low) - f64::from(*x)).abs() <= f64::from(x.abs()) * 2f64.powi(-20), "{x}");
+    }
+    assert!(!run.compiled.ptx.contains("cvt.rna"), "{}", run.compiled.ptx);
+}
+
 /// Loads and stores by matrix instructions, both orientations, from rows and from every swizzle, against plain indexing.
 #[test]
 fn matrices_in_shared_memory() {

@@ -36,6 +36,38 @@ fn run(body: &str) -> (Vec<u16>, Run) {
     (x, run)
 }
 
+/// Halves of two words make a word in one instruction, whichever they are; those of one word in their order are the word.
+#[test]
+fn halves_of_two_words_are_picked() {
+    let (x, run) = run("
+        let (a, b) = (x.at([0]).cast::<u32>().at([lane]).load(), x.at([1]).cast::<u32>().at([lane]).load());
+        let (p, q) = (bf16::from_bits(a), bf16::from_bits(b));
+        words.at([0, lane]).store([p[0], q[0]].to_bits());
+        words.at([1, lane]).store([p[0], q[1]].to_bits());
+        words.at([2, lane]).store([p[1], q[0]].to_bits());
+        words.at([3, lane]).store([p[1], q[1]].to_bits());
+        words.at([4, lane]).store([p[1], p[0]].to_bits());
+        words.at([5, lane]).store([p[0], p[0]].to_bits());
+        words.at([6, lane]).store([p[0], p[1]].to_bits());");
+    let words = run.read::<u32>("words");
+    for lane in 0..32 {
+        let half = |row: usize, at: usize| u32::from(x[64 * row + 2 * lane + at]);
+        let pairs = [
+            (half(0, 0), half(1, 0)),
+            (half(0, 0), half(1, 1)),
+            (half(0, 1), half(1, 0)),
+            (half(0, 1), half(1, 1)),
+            (half(0, 1), half(0, 0)),
+            (half(0, 0), half(0, 0)),
+            (half(0, 0), half(0, 1)),
+        ];
+        for (row, (low, high)) in pairs.into_iter().enumerate() {
+            assert_eq!(words[32 * row + lane], low | high << 16, "{row}, lane {lane}");
+        }
+    }
+    assert_eq!(run.compiled.ptx.matches("prmt.b32").count(), 6, "{}", run.compiled.ptx);
+}
+
 /// Neighbours of a row as one word, whole vectors of them, and back; rounding by twos.
 #[test]
 fn pairs_are_words() {

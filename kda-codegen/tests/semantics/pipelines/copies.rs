@@ -288,6 +288,64 @@ mod family {
     assert!(ptx.contains(".L2::256B") && ptx.contains(".L2::64B") && ptx.contains("prefetch.global.L2"), "{ptx}");
 }
 
+/// A device function copies through maps that it is given; the maps themselves are brought in ahead of the wait.
+#[test]
+fn maps_are_parameters_of_device_functions() {
+    let source = |parameter: &str, early: &str| {
+        format!(
+            "#[kernels(arch = sm_90)]
+mod family {{
+    #[device]
+    fn give(y: {parameter}, row: u32, from: Shared<f32>) {{
+        tma::store(y, [row, 0], from);
+    }}
+    #[kernel(block = 32, grid = 1)]
+    fn k(#[dims(16, 32)] x: TensorMap<f32, Shape<8, 32>>, #[dims(16, 32)] y: TensorMapMut<f32, Shape<8, 32>>) {{
+        let ring = Pipeline::cta {{ v: smem::<f32, Shape<8, 32>>() }};
+        {early}
+        pdl::wait();
+        #[elect_one]
+        {{
+            let slot = ring.acquire();
+            slot.v.tma_load(x, [8, 0]);
+            slot.commit();
+        }}
+        let slot = ring.wait();
+        #[elect_one]
+        {{
+            give(y, 0, slot.v);
+        }}
+        slot.release();
+    }}
+}}"
+        )
+    };
+    let prefetch = "#[elect_one] { tma::prefetch(x); tma::prefetch(y); }";
+    for parameter in
+        ["TensorMapMut<f32, Shape<8, 32>>", "TensorMapMut<f32>", "TensorMapMut<_, Shape<_, 32>>", "TensorMap<f32>"]
+    {
+        let x: Vec<f32> = (0..512).map(|i| i as f32).collect();
+        let mut run = Run::new(&source(parameter, prefetch));
+        run.map("x", &x, &[16, 32]).map("y", &[f32::NAN; 512], &[16, 32]).launch(1);
+        assert_eq!(run.read::<f32>("y")[..256], x[256..], "{parameter}");
+        let places = ["prefetch.tensormap", "griddepcontrol.wait", "cp.async.bulk.tensor"]
+            .map(|text| run.compiled.ptx.find(text));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{}", run.compiled.ptx);
+    }
+    for parameter in
+        ["TensorMapMut<bf16>", "TensorMapMut<f32, Shape<8, 16>>", "TensorMapMut<f32, Shape<8>>", "GlobalMut<f32>"]
+    {
+        assert_eq!(error_of(&source(parameter, "")), 160, "{parameter}");
+    }
+    for (code, early) in [
+        (656, "tma::prefetch(x);"),
+        (157, "#[elect_one] { tma::prefetch(); }"),
+        (805, "#[elect_one] { tma::prefetch(ring); }"),
+    ] {
+        assert_eq!(error_of(&source("TensorMapMut<f32>", early)), code, "{early}");
+    }
+}
+
 /// What a copy needs.
 #[test]
 fn copies_that_do_not_fit() {
