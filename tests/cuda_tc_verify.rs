@@ -70,6 +70,34 @@ fn two_streams_at_once() {
     }
 }
 
+/// Two graphs whose replays overlap.
+#[test]
+fn two_graphs_at_once() {
+    const TIMES: usize = 200;
+    let Some((first, _guard)) = device() else { return };
+    let second = CudaExecutor::open(0).expect("the device again");
+    let cases = [rolling(60, 12, 0), rolling(50, 5, 1)];
+    let expected = cases.each_ref().map(|case| repeated(on(&first), case, SETTLED));
+    let executors = [&first, &second];
+    let calls: [Call; 2] = std::array::from_fn(|i| Call::new(on(executors[i]), &cases[i]).expect("memory"));
+    let graphs: [_; 2] = std::array::from_fn(|i| {
+        let planned = plan(&calls[i].problem, executors[i], &Options::default()).expect("a plan");
+        executors[i].warm(planned.desc()).expect("the kernel loads");
+        // SAFETY: the buffers of the call outlive every replay.
+        executors[i].capture(|executor| unsafe { planned.launch(executor, executor.own_stream()) }).expect("a graph")
+    });
+    for _ in 0..TIMES {
+        for (executor, graph) in executors.iter().zip(&graphs) {
+            // SAFETY: as above; the stream is the executor's own.
+            unsafe { graph.launch(executor.own_stream()) }.expect("a replay");
+        }
+    }
+    for ((executor, call), expected) in executors.iter().zip(&calls).zip(&expected) {
+        executor.synchronize(executor.own_stream()).expect("no fault");
+        assert_eq!(unlike(&call.results().expect("results"), expected), (0, 0));
+    }
+}
+
 /// 100,000 launches give the bits of one, with and without dependent launches.
 #[test]
 fn repeats_are_bit_equal() {
