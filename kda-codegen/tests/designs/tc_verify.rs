@@ -9,7 +9,9 @@ use super::harness::{Run, assemble};
 use kda_codegen::check::protocol::Verdict;
 use kda_codegen::compiled::Compiled;
 use kda_sim::{Options, Schedule};
-use problem::{Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, variant, variant_of};
+use problem::{
+    Conv, DRAFT, Form, HOPPER_PLAIN, Kernel, PORTABLE, PORTABLE_PLAIN, Problem, SOLVE, THREADS, variant, variant_of,
+};
 use reference::rounded;
 
 /// Offsets whose requests have 8, 3, no, 5, 1 and 8 tokens.
@@ -36,9 +38,12 @@ fn forms() -> Vec<Form> {
                     forms.push(Form { kernel: Kernel::Portable { tokens, wide }, ..plain });
                 }
             }
-            for early in [false, true] {
-                forms.push(Form { kernel: Kernel::Hopper { known: 0, early, ctas: 4, counted: true }, ..plain });
-            }
+            let hopper = |boxes, early| Kernel::Hopper { known: 0, boxes, early, ctas: 4, counted: true };
+            let of_hopper = match conv {
+                Conv::ChannelMajor => vec![hopper(false, false), hopper(false, true)],
+                _ => vec![hopper(true, false), hopper(true, true), hopper(false, false)],
+            };
+            forms.extend(of_hopper.into_iter().map(|kernel| Form { kernel, ..plain }));
         }
     }
     forms
@@ -92,7 +97,7 @@ fn windows_of_every_size() {
         ..PORTABLE_PLAIN
     };
     for window in 1..=8 {
-        for form in [PORTABLE_PLAIN, wide, HOPPER_PLAIN] {
+        for form in [PORTABLE_PLAIN, wide, HOPPER_PLAIN, THREADS] {
             let lengths: Vec<i32> = (0..=window).collect();
             let starts: Vec<i32> = (0..=lengths.len()).map(|n| lengths[..n].iter().sum()).collect();
             let slots: Vec<i32> = (1..=lengths.len() as i32).collect();
@@ -146,7 +151,7 @@ fn shared_keys() {
 #[test]
 fn heads_and_strides() {
     let hopper = |known: u32, heads: u32, ctas: u32, counted: bool| Form {
-        kernel: Kernel::Hopper { known, early: known != 0, ctas: ctas * heads, counted },
+        kernel: Kernel::Hopper { known, boxes: known == 0, early: known != 0, ctas: ctas * heads, counted },
         heads: heads as usize,
         padded: false,
         null: -1,
@@ -180,7 +185,9 @@ fn metadata_of_any_kind() {
         Form { conv: Conv::None, null: -1, ..PORTABLE_PLAIN },
         Form { window: 5, conv: Conv::ChannelMajor, ..wide },
         HOPPER_PLAIN,
-        Form { window: 5, conv: Conv::ChannelMajor, null: -1, ..HOPPER_PLAIN },
+        THREADS,
+        Form { window: 5, conv: Conv::ChannelMajor, null: -1, ..THREADS },
+        Form { window: 5, null: -1, ..HOPPER_PLAIN },
         Form { conv: Conv::None, ..HOPPER_PLAIN },
     ];
     for (salt, form) in forms.into_iter().enumerate() {
@@ -195,13 +202,14 @@ fn metadata_of_any_kind() {
 #[test]
 fn under_every_schedule() {
     let wide = Form { kernel: Kernel::Portable { tokens: 8, wide: true }, ..PORTABLE_PLAIN };
-    let hopper = Kernel::Hopper { known: 0, early: true, ctas: 2, counted: true };
+    let hopper = |boxes| Kernel::Hopper { known: 0, boxes, early: true, ctas: 2, counted: true };
     let forms = [
         PORTABLE_PLAIN,
         Form { softplus: true, conv: Conv::ChannelMajor, f32_taps: true, ..wide },
         Form { conv: Conv::None, ..wide },
-        Form { kernel: hopper, ..HOPPER_PLAIN },
-        Form { kernel: hopper, softplus: true, conv: Conv::ChannelMajor, f32_taps: true, ..HOPPER_PLAIN },
+        Form { kernel: hopper(true), ..HOPPER_PLAIN },
+        Form { kernel: hopper(true), softplus: true, conv: Conv::None, ..HOPPER_PLAIN },
+        Form { kernel: hopper(false), softplus: true, conv: Conv::ChannelMajor, f32_taps: true, ..HOPPER_PLAIN },
     ];
     for (salt, form) in forms.into_iter().enumerate() {
         let problem = Problem::new(&STARTS, &SLOTS_OF, form, 700 + salt as u64);
@@ -250,7 +258,7 @@ fn rates_may_be_absent() {
 /// The tokens of a neighbour: NaN in them changes no bit of a request.
 #[test]
 fn neighbours_do_not_matter() {
-    for form in [PORTABLE_PLAIN, HOPPER_PLAIN] {
+    for form in [PORTABLE_PLAIN, HOPPER_PLAIN, THREADS] {
         for softplus in [false, true] {
             let form = Form { softplus, padded: false, ..form };
             let results = [false, true].map(|poisoned| {
@@ -289,13 +297,20 @@ fn the_solve_is_under_the_products() {
 /// The derived fence and every barrier of an item are needed.
 #[test]
 fn nothing_is_fenced_in_vain() {
-    let hopper = Form { kernel: Kernel::Hopper { known: 0, early: false, ctas: 2, counted: true }, ..HOPPER_PLAIN };
+    let hopper = |boxes: bool| Form {
+        kernel: Kernel::Hopper { known: 0, boxes, early: false, ctas: 2, counted: true },
+        ..HOPPER_PLAIN
+    };
     let softplus = Form { softplus: true, ..PORTABLE_PLAIN };
     let removals = [
-        (hopper, "fence.proxy.async", 0),
-        (hopper, "bar.sync", 1),
-        (hopper, "bar.sync", 2),
-        (hopper, "bar.warp.sync", 0),
+        (hopper(false), "fence.proxy.async", 0),
+        (hopper(false), "bar.sync", 1),
+        (hopper(false), "bar.sync", 2),
+        (hopper(false), "bar.warp.sync", 0),
+        (hopper(true), "fence.proxy.async", 0),
+        (hopper(true), "bar.sync", 1),
+        (hopper(true), "bar.sync", 2),
+        (hopper(true), "wait_group.read", 0),
         (PORTABLE_PLAIN, "bar.sync", 0),
         (PORTABLE_PLAIN, "bar.sync", 1),
         // The first is at the hand-over of copies, which count by themselves.

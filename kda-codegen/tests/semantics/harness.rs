@@ -117,6 +117,8 @@ pub struct Run {
     tensors: BTreeMap<String, Held>,
     /// Parameters with the memory of a tensor.
     aliases: Vec<(String, String)>,
+    /// A tensor map is of the memory of another parameter.
+    maps_of_tensors: bool,
 }
 
 impl Run {
@@ -132,7 +134,14 @@ impl Run {
     /// A variant without arguments.
     pub fn of(compiled: Compiled) -> Run {
         let params = vec![0; compiled.param_bytes as usize];
-        Run { compiled, memory: Memory::new(), params, tensors: BTreeMap::new(), aliases: Vec::new() }
+        Run {
+            compiled,
+            memory: Memory::new(),
+            params,
+            tensors: BTreeMap::new(),
+            aliases: Vec::new(),
+            maps_of_tensors: false,
+        }
     }
 
     /// Assembles the text, see [`assemble`].
@@ -177,8 +186,19 @@ impl Run {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.bytes()).collect();
         let at = self.memory.allocate(bytes.len() as u64).expect("memory");
         self.memory.write(at, &bytes).expect("a write");
-        self.tensors
-            .insert(name.into(), Held { at, bytes: bytes.len() as u64, map: Some([shape.to_vec(), strides.to_vec()]) });
+        let bytes = bytes.len() as u64;
+        self.tensors.insert(name.into(), Held { at, bytes, map: Some([shape.to_vec(), strides.to_vec()]) });
+        self.encode_map(name, at, bytes, shape, strides)
+    }
+
+    /// Encodes the tensor map of a parameter for the memory of a tensor. Such a run is not recorded.
+    pub fn map_of(&mut self, name: &str, other: &str, shape: &[u64], strides: &[u64]) -> &mut Run {
+        let Held { at, bytes, .. } = self.tensors[other];
+        self.maps_of_tensors = true;
+        self.encode_map(name, at, bytes, shape, strides)
+    }
+
+    fn encode_map(&mut self, name: &str, at: u64, bytes: u64, shape: &[u64], strides: &[u64]) -> &mut Run {
         let Some(param) = self.compiled.params.iter().find(|p| p.name == name) else { panic!("no parameter `{name}`") };
         let ParamKind::Tensor { elem, writes, optional, map: Some(map), .. } = &param.kind else {
             panic!("`{name}` is no map")
@@ -188,7 +208,7 @@ impl Run {
         let (stable, dims) = (false, &[][..]);
         let arg = TensorMapArg {
             param: TensorMapParam { elem: *elem, writes: *writes, optional, stable, dims, tile, swizzle: map.swizzle },
-            tensor: TensorArg::strided(at, bytes.len() as u64, *elem, shape, strides).expect("a tensor"),
+            tensor: TensorArg::strided(at, bytes, *elem, shape, strides).expect("a tensor"),
             offset: param.offset,
         };
         let encoded = arg.encode();
@@ -233,7 +253,7 @@ impl Run {
             cluster: self.compiled.cluster,
             ..Launch::new([grid, 1, 1], self.compiled.block, &self.params)
         };
-        let Some(folder) = record::folder() else {
+        let Some(folder) = record::folder().filter(|_| !self.maps_of_tensors) else {
             return kda_sim::run(&program, &launch, &mut self.memory, options).map(|_| ());
         };
         let contents =

@@ -32,8 +32,9 @@ pub(super) enum Conv {
 /// Which kernel runs, and on what.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kernel {
-    /// The kernel for Hopper: heads that it knows (0: any), whether it reads ahead of the wait, CTAs, and whether it draws.
-    Hopper { known: u32, early: bool, ctas: u32, counted: bool },
+    /// The kernel for Hopper: heads that it knows (0: any), whether raw inputs come in boxes, whether it reads ahead of the wait,
+    /// CTAs, and whether it draws.
+    Hopper { known: u32, boxes: bool, early: bool, ctas: u32, counted: bool },
     /// The portable one: tokens of its tiles, and whether its states are f32.
     Portable { tokens: u32, wide: bool },
 }
@@ -55,7 +56,7 @@ pub(super) struct Form {
 }
 
 pub(super) const HOPPER_PLAIN: Form = Form {
-    kernel: Kernel::Hopper { known: 0, early: false, ctas: 4, counted: true },
+    kernel: Kernel::Hopper { known: 0, boxes: true, early: false, ctas: 4, counted: true },
     heads: 2,
     per_key_head: 1,
     window: 8,
@@ -65,6 +66,9 @@ pub(super) const HOPPER_PLAIN: Form = Form {
     padded: true,
     null: 0,
 };
+/// Raw inputs loaded by threads.
+pub(super) const THREADS: Form =
+    Form { kernel: Kernel::Hopper { known: 0, boxes: false, early: false, ctas: 4, counted: true }, ..HOPPER_PLAIN };
 pub(super) const PORTABLE_PLAIN: Form = Form { kernel: Kernel::Portable { tokens: 8, wide: false }, ..HOPPER_PLAIN };
 
 /// The variant of a form, of the sources as `change` leaves them.
@@ -73,9 +77,9 @@ pub(super) fn variant_of(form: Form, change: impl Fn(&str) -> String) -> Compile
     let taps = if form.f32_taps { "_f32" } else { "_bf16" };
     let conv = word("conv", form.conv != Conv::None) + &word("channel_major", form.conv == Conv::ChannelMajor);
     let (text, name) = match form.kernel {
-        Kernel::Hopper { known, early, .. } => {
-            let name = format!("__heads{known}{conv}{taps}{}{}", word("softplus", form.softplus), word("early", early));
-            (HOPPER, name)
+        Kernel::Hopper { known, boxes, early, .. } => {
+            let how = word("boxes", boxes) + &word("early", early) + &word("softplus", form.softplus);
+            (HOPPER, format!("__heads{known}{conv}{taps}{how}"))
         }
         Kernel::Portable { tokens, wide } => {
             let state = if wide { "_f32" } else { "_bf16" };
@@ -123,7 +127,9 @@ impl Problem {
         let accepted = slots.iter().map(|_| 1 + random.below(form.window as u32) as i32).collect();
         let mut uniform = |scale: f64| ((random.bits() >> 40) as f64 / (1u64 << 23) as f64 - 1.0) * scale;
         let total = starts.iter().copied().filter(|end| *end < 1000).max().unwrap_or(0) as usize;
-        let (heads, pad) = (form.heads, |gap: usize| if form.padded { gap } else { 0 });
+        // Rows of boxes lie at multiples of 16 bytes.
+        let multiple = if matches!(form.kernel, Kernel::Hopper { boxes: true, .. }) { 8 } else { 1 };
+        let (heads, pad) = (form.heads, |gap: usize| if form.padded { gap.next_multiple_of(multiple) } else { 0 });
         let mut tensor = |shape: &[usize], gaps: &[usize], scale: f64| {
             let mut tensor = Strided::new(shape, gaps, NAN);
             tensor.fill(|| rounded(uniform(scale)));
@@ -215,6 +221,9 @@ impl Problem {
                 false => run.tensor("taps", &high_halves(&self.taps)),
             };
         }
+        if let Kernel::Hopper { boxes: true, .. } = self.form.kernel {
+            self.boxes(&mut run);
+        }
         run.set("lower_bound", LOWER_BOUND).set("scale", (D as f32).sqrt().recip()).set("null", self.form.null);
         for (name, size) in [("heads", heads), ("window", window), ("slots", SLOTS), ("n_req", n), ("rows", n)] {
             set(&mut run, name, size as u32);
@@ -248,6 +257,20 @@ impl Problem {
             set(&mut run, name, pitch as u64);
         }
         run
+    }
+
+    /// The tensor maps of raw inputs and of the history, which are of the memory of these.
+    fn boxes(&self, run: &mut Run) {
+        let Form { heads, window, .. } = self.form;
+        let wide = |axes: &[usize]| axes.iter().map(|axis| *axis as u64).collect::<Vec<u64>>();
+        let qkv = [self.qkv.strides[0], heads * D, D, 1];
+        run.map_of("tokens", "qkv", &wide(&[self.total, 3, heads, D]), &wide(&qkv));
+        run.map_of("gates", "raw_g", &wide(&[self.total, heads, D]), &wide(&self.gate.strides));
+        if self.form.conv != Conv::None {
+            for name in ["past", "rolled", "rolled_row"] {
+                run.map_of(name, "conv", &wide(&[SLOTS, window + 2, 3, heads, D]), &wide(&self.conv.strides));
+            }
+        }
     }
 
     /// CTAs of the launch.
