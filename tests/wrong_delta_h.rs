@@ -155,7 +155,7 @@ fn every_lane_may_arrive() {
         let compiled = compiled.unwrap_or_else(|errors| panic!("{}: {errors:?}", walks.desc().entry));
         let with = |ptx: String| {
             let (isa, shared_bytes, pdl) = (compiled.isa, compiled.shared_bytes, compiled.pdl);
-            &*KernelDesc { isa, shared_bytes, pdl, ..*walks.desc() }.with_text(ptx)
+            KernelDesc { isa, shared_bytes, pdl, ..*walks.desc() }.with_text(ptx)
         };
         let capability = SimExecutor::default().compute_capability();
         let cases = own(walks, capability);
