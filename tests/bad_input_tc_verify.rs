@@ -7,13 +7,14 @@ mod tensors;
 
 use kda::checks::Device;
 use kda::checks::tc_verify::call::Call;
-use kda::checks::tc_verify::case::{Plan, fits};
+use kda::checks::tc_verify::case::{Case, Plan, fits, options};
 use kda::checks::tc_verify::judge::{Tallies, Tally, on_variants};
 use kda::core::exec::Stream;
 use kda::core::{Elem, TensorArg};
 use kda::reference::conv::TapType;
-use kda::reference::tc_verify::ConvOrder;
+use kda::reference::floats::FloatVec;
 use kda::reference::tc_verify::sample::{Sample, Switches};
+use kda::reference::tc_verify::{ConvOrder, HEAD};
 use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::tc_verify::{Convolution, Gate, Options, Problem, Variant};
 use tensors::{reshaped, resized, restrided};
@@ -279,8 +280,8 @@ fn defined(switches: Switches, what: &str, change: &dyn Fn(&mut Sample)) {
     let variants: Vec<Variant> = Variant::all().filter(|v| v.heads() == 0 && fits(*v, &switches)).collect();
     let mut tallies: Tallies = variants.iter().map(|v| (v.desc().entry, Tally::default())).collect();
     on_variants(Device::simulator(&executor), &case, &variants, &mut tallies).unwrap_or_else(|e| panic!("{what}: {e}"));
-    let boxes = switches.bf16_state;
-    assert!(tallies.keys().any(|entry| entry.starts_with("tc_verify_portable__")) && variants[0].hopper() == boxes);
+    let hopper = switches.bf16_state;
+    assert!(tallies.keys().any(|entry| entry.starts_with("tc_verify_portable__")) && variants[0].hopper() == hopper);
     for (entry, tally) in &tallies {
         assert_eq!(tally.problems, 1, "{entry}");
         for row in tally.rows(entry) {
@@ -358,6 +359,61 @@ fn gates_of_every_strength() {
             defined(switches, &format!("a_log {a_log}, bound {lower_bound:?}"), &|sample| {
                 sample.a_log = Some(vec![a_log]);
             });
+        }
+    }
+}
+
+/// NaN and infinities of a request reach no other one's results, whether a CTA takes them ahead of it or behind it, and rows
+/// of a request without a slot are zeros whatever they would be made from.
+#[test]
+fn nan_stays_in_its_request() {
+    let executor = SimExecutor::default().with_multiprocessors(1);
+    let run = |case: &Case, variant: Variant| {
+        let call = Call::new(Device::simulator(&executor), case).expect("memory");
+        call.run(&options(variant)).unwrap_or_else(|error| panic!("{}: {error}", variant.desc().entry))
+    };
+    for (at, (taps, lower_bound)) in
+        [(None, Some(-5.0)), (Some(TapType::Bf16), None), (Some(TapType::F32), Some(-5.0))].into_iter().enumerate()
+    {
+        // Rows lie behind each other: what a box of the last request has beyond it is the first one's.
+        let switches = Switches { n_req: 9, taps, lower_bound, ..three() };
+        let mut clean = Plan { counters: at % 2 == 0, ..Plan::of(switches) }.draw(SEED);
+        let s = &mut clean.sample;
+        (s.slot_of[4], s.query_start[6]) = (s.slots as i32, s.query_start[5] + 1);
+        s.poison_strays();
+        let mut spoilt = clean.clone();
+        let value = [half::bf16::NAN, half::bf16::INFINITY, half::bf16::from_bits(0x7f81)][at];
+        let (live, dead) = (2usize, 4usize);
+        let t = &mut spoilt.sample;
+        for bad in [live, dead] {
+            let rows = t.query_start[bad] as usize..t.query_start[bad + 1] as usize;
+            t.qkv[rows.start * t.qkv_pitch..rows.end * t.qkv_pitch].fill(value);
+            t.raw_g[rows.start * t.g_pitch..rows.end * t.g_pitch].fill(value);
+            t.raw_beta[rows.start * t.beta_pitch..rows.end * t.beta_pitch].fill(value);
+        }
+        let slot = t.slot_of[live] as usize;
+        let FloatVec::Bf16(state) = &mut t.state else { panic!("a state of bf16") };
+        state[slot * t.state_pitch..(slot + 1) * t.state_pitch].fill(value);
+        if taps.is_some() {
+            t.conv[slot * t.conv_pitch..(slot + 1) * t.conv_pitch].fill(value);
+        }
+        for variant in Variant::all().filter(|v| v.heads() == 0 && fits(*v, &switches)) {
+            let (right, mut got, entry) = (run(&clean, variant), run(&spoilt, variant), variant.desc().entry);
+            assert!(got.differing_bits(&right) > 0, "{entry}: not spoilt");
+            let s = &spoilt.sample;
+            let rows = s.query_start[live] as usize * s.out_pitch..s.query_start[live + 1] as usize * s.out_pitch;
+            got.out[rows.clone()].copy_from_slice(&right.out[rows]);
+            let records = switches.heads * switches.window * HEAD;
+            let record = live * records..(live + 1) * records;
+            got.corr[record.clone()].copy_from_slice(&right.corr[record.clone()]);
+            let record = 2 * record.start..2 * record.end;
+            got.kg[record.clone()].copy_from_slice(&right.kg[record]);
+            if taps.is_some() {
+                let history = slot * s.conv_pitch..(slot + 1) * s.conv_pitch;
+                got.conv[history.clone()].copy_from_slice(&right.conv[history]);
+            }
+            assert_eq!(got.differing_bits(&right), 0, "{entry}");
+            assert_eq!(got.changed, 0, "{entry}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Types of matrices and views where a device function or a `let` declares them.
 //!
 //! `Frag<T, ROWS, COLUMNS>`, `Acc<f32, M, N>`, `Tile<T, Shape<ROWS, COLUMNS>>`, `Shared<T, Shape<…>>`, `Global<T>` and
-//! `TensorMap<T, Shape<…>>` say what the value must be; a part that is left out, or `_`, may be anything. Generics that stand in them follow from the value.
+//! `TensorMap<T, Shape<…>>` say what the value must be; a part that is left out, or `_`, may be anything. Generics that stand
+//! in them follow from the value.
 
 use super::Specialiser;
 use super::fragment::Kind;

@@ -138,7 +138,7 @@ impl History {
     }
 
     /// The set with one more reader. Readers that the new one's clocks cover leave it: who is ordered after the new
-    /// reader is ordered after them.
+    /// reader is ordered after them. The new reader is the last node, as the cell describes the lanes of that one.
     pub fn with_reader(&mut self, set: u32, segment: u32, kind: u8, pc: u32, clocks: &Clocks) -> u32 {
         let set = if set <= self.set_base { 0 } else { set };
         let key = (u64::from(set) << 32 | u64::from(segment), u64::from(pc) << 8 | u64::from(kind));
@@ -155,7 +155,7 @@ impl History {
                 break;
             }
             let node = self.node(at);
-            if node.segment == segment && node.kind == kind {
+            if at == set && node.segment == segment && node.kind == kind {
                 contained = true;
                 break;
             }

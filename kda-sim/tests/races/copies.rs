@@ -99,6 +99,47 @@ END:";
     );
 }
 
+/// A warp reads words again and again while a bulk store reads them, too: who waits for the store, and for the warp, may write.
+#[test]
+fn readers_beside_a_bulk_store_keep_their_lanes() {
+    let kernel = |wait: &str| {
+        let body = format!(
+            "    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    st.shared.u32 [%r2], %r0;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.lt.u32 %p1, %r0, 32;
+    @!%p0 bra READ;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r1], 256;
+    cp.async.bulk.commit_group;
+    {wait}
+READ:
+    @%p1 bra MEET;
+    xor.b32 %r3, %r2, 4;
+    mov.u32 %r4, 0;
+LOOP:
+    ld.shared.u32 %r5, [%r2];
+    ld.shared.u32 %r6, [%r3];
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p2, %r4, 32;
+    @%p2 bra LOOP;
+MEET:
+    bar.sync 0;
+    st.shared.u32 [%r2], %r1;
+    @%p0 cp.async.bulk.wait_group 0;"
+        );
+        let mut b = Bench::new(&["out"], &body).block(64);
+        b.undefined(256);
+        b
+    };
+    clean(|| kernel("cp.async.bulk.wait_group.read 0;"), |_| {});
+    race_everywhere(|| kernel(""), "cp.async.bulk.global", "st.shared.u32 [%r2], %r1", "read its source");
+}
+
 #[test]
 fn a_bulk_store_over_data_that_others_read_needs_order_and_fence() {
     // CTAs 1.. read the row, count; the last to count overwrites it from shared memory.

@@ -96,13 +96,13 @@ impl Specialiser<'_> {
     fn count_arrivals(&mut self, slot: &Slot, copied: bool, site: Site<'_>) -> Result<()> {
         for party in self.parties() {
             let warps = self.resolved.roles.get(party).map_or(self.resolved.block / 32, |role| role.warps);
-            let lanes = if self.arrivals == Arrivals::Warp { 1 } else { 32 };
+            let ctas = if slot.side == self.rings[slot.ring].last() { self.releasing(slot.ring) } else { 1 };
+            let lanes = if self.arrivals == Arrivals::Lane && ctas == 1 { 32 } else { 1 };
             let arrivals = match (self.elected, copied) {
                 (true, _) => 1 + u32::from(copied),
                 (false, false) => lanes * warps,
                 (false, true) => (32 + lanes) * warps,
             };
-            let ctas = if slot.side == self.rings[slot.ring].last() { self.releasing(slot.ring) } else { 1 };
             let arrivals = arrivals * ctas;
             let Some(way) = self.rings[slot.ring].ways[slot.side].get_mut(&party) else { continue };
             if way.arrivals.is_some_and(|known| known != arrivals) {

@@ -246,7 +246,7 @@ pub mod tc_verify {
                 }
                 wgmma::commit();
 
-                // ---- Under the products: this item's stores, then the next item's loads into the same registers
+                // ---- Under the products: this item's stores, then the next item's loads into the same registers or boxes
                 if const { CONV && !BOXES } {
                     solve::roll::<CHANNEL_MAJOR, { T / 2 }>(conv, state_slot, head, word, half, len, old, new);
                 }

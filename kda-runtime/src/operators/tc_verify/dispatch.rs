@@ -77,7 +77,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
                     "it is for {its} heads and two rows or more, without gaps; the call has {given} heads, or rows that lie otherwise"
                 ))
             }
-            // Nor may rows lie anywhere.
+            // So are the alignments and distances of what is cut into boxes.
             Err(error) if variant.boxes() && !matches!(error, LaunchError::TooLarge { .. }) => refuse(
                 "it copies raw inputs in boxes: rows that begin at multiples of 16 bytes, less than 2^40 bytes apart, one at least"
                     .into(),
@@ -105,8 +105,8 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
 }
 
 /// Place of a variant among those that fit, the first one best. Loads by threads at known distances overlap best with a
-/// predecessor, 3.4 µs for one request of 12 heads and 3.7 with boxes, but not where the device is filled several times by
-/// either: 15.0 and 14.3 for 64. Without known heads boxes are faster: 4.8 and 5.8 for one.
+/// predecessor, 3.4 µs for one request of 12 heads and 3.7 with boxes, but not where boxes fill the device as often, and more
+/// than once: 15.0 and 14.3 for 64. Without known heads boxes are faster: 4.8 and 5.8 for one.
 fn rank(variant: Variant, layout: &Layout, multiprocessors: u32) -> u32 {
     let rounds = |variant: Variant| rounds(layout, variant, multiprocessors).0;
     match (variant.heads() > 0, variant.boxes()) {

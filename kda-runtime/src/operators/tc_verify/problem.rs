@@ -28,7 +28,8 @@ pub struct Convolution {
 /// without a live slot the outputs are zeros, and nothing else is written. Live slots are distinct where there is a convolution:
 /// what requests of the same slot leave in its history, and what they make of it, is undefined, and nothing else is. There a request
 /// with tokens has its first one accepted at least: the oldest input ahead of it is gone. What a call writes shares no memory
-/// with anything else that it takes.
+/// with anything else that it takes. A NaN or an infinity of a token makes u and o of all tokens of its request undefined, of
+/// those ahead of it as well, and nothing of other requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     /// `[T, D]` bf16, D = (2 H + HV) 128, in the order q, k, v: projections ahead of the convolution, or what is behind it. With
