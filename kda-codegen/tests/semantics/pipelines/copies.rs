@@ -326,8 +326,9 @@ mod family {{
     {
         let x: Vec<f32> = (0..512).map(|i| i as f32).collect();
         let mut run = Run::new(&source(parameter, prefetch));
-        run.map("x", &x, &[16, 32]).map("y", &[f32::NAN; 512], &[16, 32]).launch(1);
-        assert_eq!(run.read::<f32>("y")[..256], x[256..], "{parameter}");
+        // Both are of one memory.
+        run.map("x", &x, &[16, 32]).map_of("y", "x", &[16, 32], &[32, 1]).launch(1);
+        assert_eq!(run.read::<f32>("x")[..256], x[256..], "{parameter}");
         let places = ["prefetch.tensormap", "griddepcontrol.wait", "cp.async.bulk.tensor"]
             .map(|text| run.compiled.ptx.find(text));
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{}", run.compiled.ptx);
