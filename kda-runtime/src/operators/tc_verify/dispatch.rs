@@ -25,7 +25,7 @@ pub struct Options {
     /// Launch with programmatic dependent launch: the kernel may start while its predecessor drains.
     pub pdl: bool,
     /// With `pdl`: `state`, `slots`, `query_start`, `accepted` and the weights are not written by a predecessor that may still
-    /// run, so that they are read ahead of the wait.
+    /// run, so that they are read ahead of the wait. Rows that boxes cannot take have no variant that does so, but for 12 heads.
     pub stable_pools: bool,
 }
 
