@@ -14,6 +14,7 @@ pub struct Source {
 const DRAFT: &str = include_str!("device/draft.rs");
 const MATH: &str = include_str!("device/math.rs");
 const SOLVE: &str = include_str!("device/solve.rs");
+const STATES: &str = include_str!("device/states.rs");
 const STEP: &str = include_str!("device/step.rs");
 const WORK: &str = include_str!("device/work.rs");
 
@@ -36,8 +37,12 @@ pub const SOURCES: [Source; 18] = [
     Source { family: "conv_verify", text: include_str!("families/conv_verify.rs"), libraries: &[MATH, STEP] },
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
-    Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK] },
-    Source { family: "delta_h_portable", text: include_str!("families/delta_h/portable.rs"), libraries: &[WORK] },
+    Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK, STATES] },
+    Source {
+        family: "delta_h_portable",
+        text: include_str!("families/delta_h/portable.rs"),
+        libraries: &[WORK, STATES],
+    },
     Source { family: "tc_verify", text: include_str!("families/tc_verify/hopper.rs"), libraries: &[DRAFT, SOLVE] },
     Source {
         family: "tc_verify_portable",
@@ -66,6 +71,7 @@ mod tests {
                 ("draft", super::DRAFT),
                 ("math", super::MATH),
                 ("solve", super::SOLVE),
+                ("states", super::STATES),
                 ("step", super::STEP),
                 ("work", super::WORK),
             ] {

@@ -172,8 +172,12 @@ fn faults_are_found() {
         (shared, "warp ^ 1", "warp"),
         (shared, "role_sync();\n                    let other", "let other"),
         (shared, "let own = p;\n                    role_sync();", "let own = p;"),
-        (shared, "wanted && (null < slot", "(null < slot"),
-        (shared, "let live = (null < slot || !final_slots", "let live = (null <= slot || !final_slots"),
+        (shared, "states::wanted_slot(initial_slots, has_initial, n,", "states::slot_of(initial_slots, n,"),
+        (
+            shared,
+            "states::slot_of(final_slots, n, slots_out, null)",
+            "states::slot_of(final_slots, n, slots_out, null - 1)",
+        ),
         (shared, "part == 0, all", "part == 1, all"),
     ];
     for (form, from, to) in faults {

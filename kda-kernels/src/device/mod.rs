@@ -3,11 +3,13 @@
 mod draft;
 mod math;
 mod solve;
+mod states;
 mod step;
 mod work;
 
 pub use draft::draft;
 pub use math::math;
 pub use solve::solve;
+pub use states::states;
 pub use step::step;
 pub use work::work;

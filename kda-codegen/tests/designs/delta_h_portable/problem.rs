@@ -6,6 +6,7 @@ use kda_codegen::compiled::Compiled;
 use std::sync::LazyLock;
 
 const WORK: &str = include_str!("../../../../kda-kernels/src/device/work.rs");
+const STATES: &str = include_str!("../../../../kda-kernels/src/device/states.rs");
 
 /// The shipped kernel behind its library.
 pub(super) static KERNEL: LazyLock<String> =
@@ -13,7 +14,7 @@ pub(super) static KERNEL: LazyLock<String> =
 
 /// A kernel of the list behind the library of the list. Documentation of a file is no part of a module.
 pub(super) fn with_library(kernel: &str) -> String {
-    [WORK, kernel].map(|text| text.replace("//!", "//")).concat()
+    [WORK, STATES, kernel].map(|text| text.replace("//!", "//")).concat()
 }
 pub(super) const LENGTHS: [usize; 8] = [0, 1, 63, 64, 65, 130, 200, 0];
 /// What a whole sequence's entry says: the last segment, of one.

@@ -12,7 +12,7 @@
 /// A warp holds S transposed, 16 columns of V of it, as accumulators of `mma.sync`: rounded, they are A operands as they
 /// stand. Operands are copied by four warps, a stage ahead; results leave by the warps that multiply, in the shadow of
 /// products. What there is to do comes from a schedule (`delta_h_schedule`) that splits nothing.
-#[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work])]
+#[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work, crate::device::states])]
 pub mod delta_h_portable {
     const BT: u32 = 64; // rows of a chunk
     const K: u32 = 128;
@@ -180,10 +180,8 @@ pub mod delta_h_portable {
 
             // ---- The state ahead of the first chunk
             let mut s = from_fn::<TILES>(|_| Frag::<f32, 16, 8>::zero());
-            let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
-            let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
-            let live = wanted && (null < slot || !initial_slots.is_present()) && slot < slots_in as i32;
-            let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
+            let (slot, live) = states::wanted_slot(initial_slots, has_initial, n, slots_in, null);
+            let (v_step, k_step) = states::steps(initial_k_first);
             let origin = (v0 + v1) * v_step + k1 * k_step;
             if initial_bf16.is_present() {
                 let from = initial_bf16.at([slot, head]);
@@ -311,9 +309,8 @@ pub mod delta_h_portable {
             // ---- The state behind the last chunk
             if schedule[[entry + work::KIND]] & work::LAST != 0 {
                 let n = schedule[[entry + work::SEQUENCE]];
-                let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
-                let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
-                let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
+                let (slot, live) = states::slot_of(final_slots, n, slots_out, null);
+                let (v_step, k_step) = states::steps(final_k_first);
                 let origin = (v0 + v1) * v_step + k1 * k_step;
                 #[unroll]
                 for j in 0..TILES {

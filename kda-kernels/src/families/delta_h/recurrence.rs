@@ -11,7 +11,7 @@
 ///
 /// S is held transposed in accumulators: rounded, they are A operands as they stand, so that nothing on the chain from chunk
 /// to chunk passes through shared memory. What there is to do comes from a schedule (`delta_h_schedule`).
-#[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::work])]
+#[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::work, crate::device::states])]
 pub mod delta_h {
     const BT: u32 = 64; // rows of a chunk
     const K: u32 = 128;
@@ -260,19 +260,8 @@ pub mod delta_h {
                 }
             }
             if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
-                let slot = select(initial_slots.is_present(), initial_slots.at([n]).load(), n as i32);
-                let wanted = !has_initial.is_present() || has_initial.at([n]).load() as u32 != 0;
-                let live = wanted && (null < slot || !initial_slots.is_present()) && slot < slots_in as i32;
-                let (v_step, k_step) = (select(initial_k_first, 1, K), select(initial_k_first, V, 1));
-                if initial_bf16.is_present() {
-                    let from = initial_bf16.at([slot, head]);
-                    s = Acc::<f32, VS, K>::from_fn(|v, k| {
-                        from.at([(v0 + v) * v_step + k * k_step]).load_if(live) as f32
-                    });
-                } else {
-                    let from = initial_f32.at([slot, head]);
-                    s = Acc::<f32, VS, K>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live));
-                }
+                let (slot, live) = states::wanted_slot(initial_slots, has_initial, n, slots_in, null);
+                states::load::<VS>(&mut s, initial_f32, initial_bf16, slot, live, head, v0, initial_k_first);
             }
             if const { MAPS } {
                 if identity {
@@ -459,16 +448,8 @@ pub mod delta_h {
                     work::store_image(to, s.fragment().pairs());
                 }
             } else if kind & work::LAST != 0 {
-                let slot = select(final_slots.is_present(), final_slots.at([n]).load(), n as i32);
-                let live = (null < slot || !final_slots.is_present()) && slot < slots_out as i32;
-                let (v_step, k_step) = (select(final_k_first, 1, K), select(final_k_first, V, 1));
-                s.for_each(|v, k, pair| {
-                    let at = (v0 + v) * v_step + k * k_step;
-                    final_f32.at([slot, head, at]).store_if(live, pair[0]);
-                    final_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
-                    final_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
-                    final_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
-                });
+                let (slot, live) = states::slot_of(final_slots, n, slots_out, null);
+                states::store::<VS>(final_f32, final_bf16, slot, live, head, v0, final_k_first, s);
             }
         }
 

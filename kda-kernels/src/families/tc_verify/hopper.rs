@@ -19,6 +19,25 @@ pub mod tc_verify {
     const T: u32 = draft::TOKENS;
     const MOST_SLOTS: u32 = 2_147_483_647;
 
+    /// Boxes of the raw inputs of an item, if it has any: its tokens behind three rows of the history, and its gates.
+    #[device]
+    fn fill<const CONV: bool>(
+        rows: Shared<bf16>,
+        gate_rows: Shared<bf16>,
+        tokens: TensorMap<bf16, Shape<T, 3, 1, K>>,
+        past: TensorMap<bf16, Shape<1, 3, 3, 1, K>>,
+        gates: TensorMap<bf16, Shape<T, 1, K>>,
+        item: (u32, u32, u32, u32, bool),
+        head: u32,
+    ) {
+        let (slot, begin, _, hist, live) = item;
+        rows.at([3..]).tma_load_if(live, tokens, [begin, 0, head, 0]);
+        if const { CONV } {
+            rows.at([0..3]).tma_load_if(live, past, [slot, hist, 0, head, 0]);
+        }
+        gate_rows.tma_load_if(live, gates, [begin, head, 0]);
+    }
+
     /// Rolls the history of a line: rows 1.. of what has arrived are the new ones, to the last token.
     #[device]
     fn roll(
@@ -165,11 +184,7 @@ pub mod tc_verify {
             #[elect_one]
             {
                 let slot = raws.acquire();
-                slot.rows.at([3..]).tma_load_if(item.4, tokens, [item.1, 0, head, 0]);
-                if const { CONV } {
-                    slot.rows.at([0..3]).tma_load_if(item.4, past, [item.0, item.3, 0, head, 0]);
-                }
-                slot.gates.tma_load_if(item.4, gates, [item.1, head, 0]);
+                fill::<CONV>(slot.rows, slot.gates, tokens, past, gates, item, head);
                 slot.commit();
             }
         }
@@ -262,11 +277,7 @@ pub mod tc_verify {
                     {
                         bulk::wait_read::<0>();
                         let slot = raws.acquire();
-                        slot.rows.at([3..]).tma_load_if(coming.4, tokens, [coming.1, 0, head, 0]);
-                        if const { CONV } {
-                            slot.rows.at([0..3]).tma_load_if(coming.4, past, [coming.0, coming.3, 0, head, 0]);
-                        }
-                        slot.gates.tma_load_if(coming.4, gates, [coming.1, head, 0]);
+                        fill::<CONV>(slot.rows, slot.gates, tokens, past, gates, coming, head);
                         slot.commit();
                     }
                 }
@@ -299,11 +310,7 @@ pub mod tc_verify {
                     {
                         bulk::wait_read::<0>();
                         let slot = raws.acquire();
-                        slot.rows.at([3..]).tma_load_if(coming.4, tokens, [coming.1, 0, head, 0]);
-                        if const { CONV } {
-                            slot.rows.at([0..3]).tma_load_if(coming.4, past, [coming.0, coming.3, 0, head, 0]);
-                        }
-                        slot.gates.tma_load_if(coming.4, gates, [coming.1, head, 0]);
+                        fill::<CONV>(slot.rows, slot.gates, tokens, past, gates, coming, head);
                         slot.commit();
                     }
                 }

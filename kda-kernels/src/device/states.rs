@@ -1,0 +1,67 @@
+//! Where `delta_h` finds the states of sequences: slots of pools, states `[V, K]` or `[K, V]` in memory, f32 or bf16.
+
+/// Pools are `[slots, heads, K V]`, K = V = 128; the pool of one of both types is there.
+#[kda_dsl::device_lib]
+pub mod states {
+    const K: u32 = 128;
+    const V: u32 = 128;
+
+    /// Slot of a sequence in a pool of so many, and whether there is one for it; its own number without a table.
+    fn slot_of(table: Global<i32>, n: u32, slots: u32, null: i32) -> (i32, bool) {
+        let slot = select(table.is_present(), table.at([n]).load(), n as i32);
+        (slot, (null < slot || !table.is_present()) && slot < slots as i32)
+    }
+
+    /// The same of a state that a sequence may begin without.
+    fn wanted_slot(table: Global<i32>, has: Global<u8>, n: u32, slots: u32, null: i32) -> (i32, bool) {
+        let (slot, live) = slot_of(table, n, slots, null);
+        (slot, (!has.is_present() || has.at([n]).load() as u32 != 0) && live)
+    }
+
+    /// Distances of neighbours along V and along K.
+    fn steps(k_first: bool) -> (u32, u32) {
+        (select(k_first, 1, K), select(k_first, V, 1))
+    }
+
+    /// Sets s to VS columns of V of a state, transposed, from v0 on; to zeros if there is none.
+    fn load<const VS: u32>(
+        s: &mut Acc<f32, VS, 128>,
+        pool_f32: Global<f32>,
+        pool_bf16: Global<bf16>,
+        slot: i32,
+        live: bool,
+        head: u32,
+        v0: u32,
+        k_first: bool,
+    ) {
+        let (v_step, k_step) = steps(k_first);
+        if pool_bf16.is_present() {
+            let from = pool_bf16.at([slot, head]);
+            s = Acc::<f32, VS, 128>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live) as f32);
+        } else {
+            let from = pool_f32.at([slot, head]);
+            s = Acc::<f32, VS, 128>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live));
+        }
+    }
+
+    /// Writes the same, rounded once.
+    fn store<const VS: u32>(
+        pool_f32: GlobalMut<f32>,
+        pool_bf16: GlobalMut<bf16>,
+        slot: i32,
+        live: bool,
+        head: u32,
+        v0: u32,
+        k_first: bool,
+        s: Acc<f32, VS, 128>,
+    ) {
+        let (v_step, k_step) = steps(k_first);
+        s.for_each(|v, k, pair| {
+            let at = (v0 + v) * v_step + k * k_step;
+            pool_f32.at([slot, head, at]).store_if(live, pair[0]);
+            pool_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
+            pool_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
+            pool_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
+        });
+    }
+}
