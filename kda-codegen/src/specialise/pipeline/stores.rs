@@ -88,10 +88,11 @@ impl Specialiser<'_> {
 }
 
 impl Ring {
-    /// Buffers that reach bulk stores of the consuming side as the sides before have stored them.
-    fn handed_over(&self) -> BTreeSet<usize> {
+    /// Buffers that reach bulk stores of the consuming side as the sides before have stored them. What products read as well
+    /// is fenced by those who store it, ahead of the products.
+    fn handed_over(&self, products: &BTreeSet<usize>) -> BTreeSet<usize> {
         let through = self.written.intersection(&self.stored);
-        through.filter(|buffer| !self.rewritten.contains(buffer)).copied().collect()
+        through.filter(|buffer| !self.rewritten.contains(buffer) && !products.contains(buffer)).copied().collect()
     }
 }
 
@@ -106,7 +107,8 @@ pub(in crate::specialise) fn hand_over(
     let fenced: Vec<(bool, bool)> = rings
         .iter()
         .map(|ring| {
-            let stores = !ring.handed_over().is_empty() || ring.copied.intersection(&ring.stored).next().is_some();
+            let stores =
+                !ring.handed_over(products).is_empty() || ring.copied.intersection(&ring.stored).next().is_some();
             let read = |buffer: &&usize| products.contains(buffer) || ring.filled.iter().any(|f| f.contains(buffer));
             (stores, ring.copied.iter().any(|buffer| read(&buffer)))
         })
@@ -114,7 +116,7 @@ pub(in crate::specialise) fn hand_over(
     if fenced.iter().any(|(stores, products)| *stores || *products) {
         insert(region, rings, &fenced, &[CTA]);
     }
-    rings.iter().flat_map(Ring::handed_over).collect()
+    rings.iter().flat_map(|ring| ring.handed_over(products)).collect()
 }
 
 /// `fenced` tells of each ring whether roles that store, and whether all roles of the consuming side, need a fence; `roles`

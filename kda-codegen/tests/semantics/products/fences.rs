@@ -93,6 +93,67 @@ mod family {
     assert!(report.to_string().contains("fence.proxy.async"), "{report}");
 }
 
+/// A stage that its producers multiply before another role stores it by copies: the fence of the products, in the storing
+/// threads, is that of the copies, too.
+#[test]
+fn stages_that_their_producers_multiply() {
+    let source = "#[kernels(arch = sm_90a)]
+mod family {
+    #[kernel(block = 160, grid = 1)]
+    #[roles(math = 0..4, store = 4..5)]
+    fn k(
+        #[dims(steps, 64, 64)] a: Global<f32>,
+        #[dims(rows, 64)] x: TensorMapMut<bf16, Shape<64, 64>, Swizzle<128>>,
+        #[dims(64, 64)] c: GlobalMut<f32>,
+    ) {
+        let ring = Pipeline::<math, store> { x: smem::<bf16, Shape<64, 64>, Swizzle<128>, 2>() };
+        #[role(math)]
+        {
+            let mut sum = Acc::<f32, 64, 64>::zero();
+            for step in 0..steps {
+                let slot = ring.acquire();
+                let x = Acc::<f32, 64, 64>::from_fn(|i, j| a.at([step, i, j]).load());
+                x.store(slot.x);
+                role_sync();
+                sum.mma(slot.x, slot.x.t());
+                wgmma::commit();
+                wgmma::wait::<0>();
+                slot.commit();
+            }
+            sum.for_each(|row, column, pair| c.at([row, column]).store_v(pair));
+        }
+        #[role(store)]
+        for step in 0..steps {
+            let slot = ring.wait();
+            #[elect_one]
+            {
+                tma::store(x, [step * 64, 0], slot.x);
+            }
+            slot.release();
+        }
+    }
+}";
+    let mut random = Random::new(111);
+    let steps = 5;
+    let a = matrix(&mut random, steps * 64, 64);
+    let mut expected = vec![0.0; 64 * 64];
+    for a in a.chunks(64 * 64) {
+        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
+        expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
+    }
+    let mut run = Run::new(source);
+    run.assemble();
+    run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
+    run.map("x", &vec![0u16; steps * 64 * 64], &[steps as u64 * 64, 64]);
+    run.launch_everywhere(1);
+    assert_eq!((run.read::<f32>("c"), run.read::<u16>("x")), (expected, bits(&a)));
+    let fence = "fence.proxy.async.shared::cta;";
+    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
+    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+    let report = run.try_launch(1, &Options::default()).expect_err("a race");
+    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+}
+
 /// Lanes that meet on the way to a barrier of the CTA leave the fence to it; without one it stands at their meeting.
 #[test]
 fn one_fence_where_all_meet() {
