@@ -17,7 +17,8 @@ fn a_kernel_of_each_family_is_clean_under_every_schedule() {
         "scale_add__block256",
         "conv_verify__bv64_lanes32_ctas2_f32_noinner_t2_nolong",
         "schedule__i64",
-        "delta_h__nomaps_nosplit_vs64_cluster2_stream_v_first_scalar",
+        "delta_h__v_first_scalar",
+        "delta_h_narrow__nomaps_nosplit_vs16_nov_first_noscalar",
     ] {
         let (code, out, err) = kda(&["sim", desc, "--schedule", "all", "--seed", "4"]);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

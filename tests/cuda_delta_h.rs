@@ -297,7 +297,8 @@ fn arrivals_of_every_lane() {
 fn each_variant_on_its_sample_problem() {
     let Some((executor, _guard)) = device() else { return };
     let families = kda::checks::operators();
-    for desc in kda_kernels::delta_h::DESCS.iter().chain(kda_kernels::delta_h_schedule::DESCS) {
+    let wide = kda_kernels::delta_h::DESCS.iter().chain(kda_kernels::delta_h_portable::DESCS);
+    for desc in wide.chain(kda_kernels::delta_h_narrow::DESCS).chain(kda_kernels::delta_h_schedule::DESCS) {
         let operator = families.iter().find(|operator| operator.name == desc.family).expect("its operator");
         for seed in [SEED, SEED + 1] {
             let mut wrong = Vec::new();

@@ -13,9 +13,8 @@ use kda::reference::delta_h::sample::{PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::reference::rng::Rng;
 use kda::runtime::executor::sim::SimExecutor;
-use kda::runtime::operators::delta_h::{Gate, Options, Problem, plan};
+use kda::runtime::operators::delta_h::{Gate, Options, Problem, Variant, plan};
 use kda_codegen::specialise::Arrivals;
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_kernels::delta_h_schedule::ScheduleVariant;
 use kda_kernels::{SOURCES, Source};
 
@@ -37,13 +36,18 @@ fn cases() -> Vec<Case> {
     let slow = Switches { strength: Strength::None, beta: 0.1, ..slots };
     let segments = [false, true].map(|in_place| Plan::cut(&[3100, 40], Switches { in_place, ..slow }).draw(SEED));
     // More items than a grid has CTAs.
-    let rounds = Plan::of(&[3; 36], Switches::plain(1)).draw(SEED);
+    let rounds = Plan::of(&[3; 70], Switches::plain(1)).draw(SEED);
     let drawn = problems::few().into_iter().enumerate().map(|(at, plan)| plan.draw(SEED + at as u64));
     drawn.chain([dead, first, rounds]).chain(segments).collect()
 }
 
+/// The variants for Hopper.
+fn hopper() -> impl Iterator<Item = Variant> {
+    Variant::all().filter(|variant| variant.boxes())
+}
+
 /// The cases that a variant runs, in its order, with what is right.
-fn own(variant: DeltaHVariant, capability: (u8, u8)) -> Vec<(Case, Expected)> {
+fn own(variant: Variant, capability: (u8, u8)) -> Vec<(Case, Expected)> {
     cases()
         .into_iter()
         .filter(|case| fits(variant, case, capability))
@@ -58,11 +62,11 @@ fn own(variant: DeltaHVariant, capability: (u8, u8)) -> Vec<(Case, Expected)> {
 }
 
 /// Runs a case with another kernel in the place of the one of the same name.
-fn run(variant: DeltaHVariant, instead: &'static KernelDesc, case: &Case) -> Result<Results, String> {
+fn run(variant: Variant, instead: &'static KernelDesc, case: &Case) -> Result<Results, String> {
     let executor = SimExecutor::default();
     let call = Call::new(Device::simulator(&executor), case).map_err(|e| e.to_string())?;
     call.enqueue_schedule(Stream::default()).map_err(|e| e.to_string())?;
-    let options = Options { variant: Some(variant.into()), pdl: true };
+    let options = Options { variant: Some(variant), pdl: true };
     let planned = plan(&call.problem, &executor, &options).map_err(|e| e.to_string())?;
     for launch in planned.launches().iter().filter(|launch| !launch.is_empty()) {
         let desc = if launch.desc.entry == instead.entry { instead } else { launch.desc };
@@ -94,27 +98,29 @@ fn changed(desc: &'static KernelDesc, family: &str, from: &str, to: &str) -> &'s
 
 /// Every replaced text of a kernel is noticed in a call that a variant walks, and the kernel itself is right.
 #[track_caller]
-fn each_is_noticed(walks: DeltaHVariant, kernel: &'static KernelDesc, changes: &[(&str, &str)]) {
+fn each_is_noticed(walks: Variant, kernel: &'static KernelDesc, changes: &[(&str, &str)]) {
     let capability = SimExecutor::default().compute_capability();
     let cases = own(walks, capability);
     let right = |desc: &'static KernelDesc| {
         cases.iter().all(|(case, expected)| run(walks, desc, case).is_ok_and(|results| passes(&results, expected)))
     };
     assert!(right(kernel), "{} itself", kernel.entry);
-    let survivors: Vec<_> = changes.iter().filter(|(from, to)| right(changed(kernel, "delta_h", from, to))).collect();
+    let survivors: Vec<_> =
+        changes.iter().filter(|(from, to)| right(changed(kernel, kernel.family, from, to))).collect();
     assert!(survivors.is_empty(), "{}: {survivors:#?}", kernel.entry);
 }
 
-fn variant(own: impl Fn(&DeltaHVariant) -> bool) -> DeltaHVariant {
-    DeltaHVariant::ALL.into_iter().find(own).expect("the variant exists")
+fn variant(own: impl Fn(&Variant) -> bool) -> Variant {
+    hopper().find(own).expect("the variant exists")
 }
 
 #[test]
 fn a_check_tells_wrong_recurrences() {
-    let whole = variant(|v| !v.maps() && !walks_segments(*v) && v.vs() == 32 && !v.scalar() && !v.v_first());
+    let whole = |vs: u32| variant(|v| !v.maps() && !walks_segments(*v) && v.vs() == vs && !v.scalar() && !v.v_first());
+    let wide = whole(64);
     each_is_noticed(
-        whole,
-        whole.desc(),
+        wide,
+        wide.desc(),
         &[
             ("select(decays, row, ex2_approx(row))", "row"),
             ("select(decays, row, ex2_approx(row))", "ex2_approx(row)"),
@@ -128,13 +134,12 @@ fn a_check_tells_wrong_recurrences() {
             ("has.at([n]).load() as u32 != 0", "has.at([n]).load() as u32 == 0"),
             ("skipped + 1 == every", "skipped + 2 == every"),
             ("let cut = last && end - row < BT;", "let cut = false;"),
-            ("head, v0, final_k_first, s)", "head, v0, false, s)"),
-            ("head, v0, initial_k_first)", "head, v0, true)"),
+            ("states::steps(final_k_first)", "states::steps(false)"),
+            ("states::steps(initial_k_first)", "states::steps(true)"),
             ("bf16::rn(pair[0])", "bf16::rn(pair[1])"),
             ("head / per_key_head", "0 * head"),
             ("x = Acc::of(next_u);", "x = Acc::<f32, VS, BT>::zero();"),
-            ("load_t_if(holds, wu_slot.u, [0, strip])", "load_t_if(holds, wu_slot.u, [0, 0])"),
-            ("warp < VS / 16", "warp + 1 < VS / 16"),
+            ("load_t(wu_slot.u, [0, strip])", "load_t(wu_slot.u, [0, 0])"),
             ("[lane % 2 * 2.., lane / 2 * 2..]", "[lane % 2 * 2.., lane / 4 * 4..]"),
             ("i in (16 * count + tid..16 * BT)", "i in (16 * count + 16 + tid..16 * BT)"),
             ("at += select(round, 1, 0);", "at += 1;"),
@@ -145,13 +150,36 @@ fn a_check_tells_wrong_recurrences() {
             ("min(items - first, nctaid.x)", "nctaid.x"),
         ],
     );
+    let narrow = whole(16);
+    each_is_noticed(
+        narrow,
+        narrow.desc(),
+        &[
+            ("select(decays, row, ex2_approx(row))", "row"),
+            ("select(t < count, e, 0.0)", "e"),
+            ("[row, row + 8, row + 64, row + 72]", "[row, row + 8, row, row + 8]"),
+            ("has_initial, n, slots_in, null)", "has_initial, n, slots_in, null - 1)"),
+            ("final_slots, n, slots_out, null)", "final_slots, n, slots_out + 1, null)"),
+            ("let first = v0 * v_step + 64 * k_step;", "let first = v0 * v_step;"),
+            ("states::steps(final_k_first)", "states::steps(false)"),
+            ("states::steps(initial_k_first)", "states::steps(true)"),
+            ("let cut = last && end - row < BT;", "let cut = false;"),
+            ("head / per_key_head", "0 * head"),
+            ("x = Acc::of(u);", "x = Acc::<f32, BT, VS>::zero();"),
+            ("let strip = 16 * warp;", "let strip = 0;"),
+            ("scale(&mut high, decay);", ""),
+            ("i in (16 * count + tid..16 * BT)", "i in (16 * count + 16 + tid..16 * BT)"),
+            ("at += select(round, 1, 0);", "at += 1;"),
+            ("bulk::wait_read::<1>();", "bulk::wait_read::<2>();"),
+        ],
+    );
 }
 
 /// Every lane may arrive for itself; barriers that wait for one more let nobody go on.
 #[test]
 fn every_lane_may_arrive() {
-    let source = SOURCES.iter().find(|source| source.family == "delta_h").expect("the source");
-    for walks in DeltaHVariant::ALL.into_iter().filter(|v| !v.maps()) {
+    for walks in hopper().filter(|v| !v.maps()) {
+        let source = SOURCES.iter().find(|source| source.family == walks.desc().family).expect("the source");
         let compiled = compile_with_arrivals(walks.desc(), source, source.text, Arrivals::Lane);
         let compiled = compiled.unwrap_or_else(|errors| panic!("{}: {errors:?}", walks.desc().entry));
         let with = |ptx: String| {
@@ -177,7 +205,19 @@ fn every_lane_may_arrive() {
 
 #[test]
 fn a_check_tells_wrong_scalar_gates() {
-    let scalar = variant(|v| v.vs() == 64 && v.scalar() && v.v_first());
+    let scalar = |vs: u32| variant(|v| v.vs() == vs && v.scalar() && v.v_first());
+    let narrow = scalar(32);
+    each_is_noticed(
+        narrow,
+        narrow.desc(),
+        &[
+            ("select(row + t < end, ex2_approx(last - mine), 0.0)", "ex2_approx(last)"),
+            ("to.factors[[DECAY]] = ex2_approx(last)", "to.factors[[DECAY]] = ex2_approx(0.0 - last)"),
+            ("if const { SCALAR } { gated } else { v }", "v"),
+            ("scale(&mut x, [factors[0], factors[1]]);", "scale(&mut x, [factors[1], factors[0]]);"),
+        ],
+    );
+    let scalar = scalar(64);
     each_is_noticed(
         scalar,
         scalar.desc(),
@@ -199,12 +239,13 @@ fn a_check_tells_wrong_segments() {
         &[
             ("h0 + first_chunk / every", "h0"),
             ("max(segment_of(kind), 1) - 1", "kind & 0"),
-            ("map0 + 1 + i, head, v0 / 64", "map0 + i, head, v0 / 64"),
+            ("map0 + 1 + i, head, v0 * K..", "map0 + i, head, v0 * K.."),
+            ("map0 + 1 + i, head, v0 * K + 64 * VS..", "map0 + 1 + i, head, v0 * K.."),
             ("map0 + 1 + i, head, part / 2", "map0 + i, head, part / 2"),
             ("head, part / 2, part % 2 * 64", "head, 0, part % 2 * 64"),
-            ("product[j] + b[j]", "product[j]"),
-            ("s.columns(half..half + 64).mma(high.columns(from..from + 64), rows);", ""),
-            ("s.columns(half..half + 64).mma(low.columns(from..from + 64), rows);", ""),
+            ("low.fragment() + b_low", "low.fragment()"),
+            ("high.mma(slot.kg, rounded.t());", ""),
+            ("low.mma(slot.kg, left_over.t());", ""),
             ("segment > 0 || in_place && kind & work::LAST == 0", "segment > 0"),
         ],
     );
@@ -215,7 +256,7 @@ fn a_check_tells_wrong_segments() {
         &[
             ("select(v0 + v == k, 1.0, 0.0)", "select(v0 + v == k, 0.5, 0.0)"),
             ("select(identity, 0.0, e)", "e"),
-            ("map0 + segment, head, 1, v0, 0], m_low", "map0 + segment, head, 1, v0, 0], m_high"),
+            ("head, 1, 0, v0], left_over", "head, 1, 0, v0], rounded"),
         ],
     );
 }

@@ -8,6 +8,7 @@
 //! | [`conv_verify`] | causal conv1d, SiLU, gates and the gated delta rule for T draft tokens |
 //! | [`decode`] | the same for one token, with the state updated in place |
 //! | [`delta_h_schedule`], [`delta_h`] | the inter-chunk recurrence of packed sequences: what there is to do, and the chains |
+//! | [`delta_h_narrow`] | the same for few heads |
 //! | [`delta_h_portable`] | the chains for every architecture from sm_80 on |
 //! | [`tc_verify`] | verify of draft tokens on tensor cores, with compact records instead of states |
 //! | [`tc_verify_portable`] | the same for every architecture from sm_80 on, also of states of f32 |
@@ -23,7 +24,7 @@ mod sources;
 
 pub use families::conv_verify::conv_verify;
 pub use families::decode::decode;
-pub use families::delta_h::{delta_h, delta_h_portable, delta_h_schedule};
+pub use families::delta_h::{delta_h, delta_h_narrow, delta_h_portable, delta_h_schedule};
 pub use families::gemm::gemm;
 pub use families::scale_add::scale_add;
 pub use families::tc_commit::tc_commit;
@@ -42,6 +43,7 @@ pub fn all() -> impl Iterator<Item = &'static KernelDesc> {
         .chain(decode::DESCS)
         .chain(delta_h_schedule::DESCS)
         .chain(delta_h::DESCS)
+        .chain(delta_h_narrow::DESCS)
         .chain(delta_h_portable::DESCS)
         .chain(tc_verify::DESCS)
         .chain(tc_verify_portable::DESCS)

@@ -23,7 +23,7 @@ const fn plain(family: &'static str, text: &'static str) -> Source {
 }
 
 /// One source a family, in the order of [`crate::all`].
-pub const SOURCES: [Source; 18] = [
+pub const SOURCES: [Source; 19] = [
     plain("scale_add", include_str!("families/scale_add.rs")),
     plain("add", include_str!("ladder/rung1_add.rs")),
     plain("tile_copy", include_str!("ladder/rung2_tile_copy.rs")),
@@ -38,6 +38,7 @@ pub const SOURCES: [Source; 18] = [
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK, STATES] },
+    Source { family: "delta_h_narrow", text: include_str!("families/delta_h/narrow.rs"), libraries: &[WORK, STATES] },
     Source {
         family: "delta_h_portable",
         text: include_str!("families/delta_h/portable.rs"),

@@ -149,6 +149,7 @@ pub fn operators() -> Vec<Operator> {
             replay: |_, _| Ok(None),
         },
         Operator { name: "delta_h", run: delta_h::run, sample: delta_h::sample, replay: delta_h::replay },
+        Operator { name: "delta_h_narrow", run: delta_h::run_narrow, sample: delta_h::sample, replay: |_, _| Ok(None) },
         Operator {
             name: "delta_h_portable",
             run: delta_h::run_portable,

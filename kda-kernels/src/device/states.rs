@@ -23,45 +23,46 @@ pub mod states {
         (select(k_first, 1, K), select(k_first, V, 1))
     }
 
-    /// Sets s to VS columns of V of a state, transposed, from v0 on; to zeros if there is none.
-    fn load<const VS: u32>(
-        s: &mut Acc<f32, VS, 128>,
+    /// Sets an accumulator to a part of a state: its element (m, n) is the one `m_step m + n_step n` behind `first`. Zeros if
+    /// there is no state.
+    fn load<const M: u32, const N: u32>(
+        s: &mut Acc<f32, M, N>,
         pool_f32: Global<f32>,
         pool_bf16: Global<bf16>,
         slot: i32,
         live: bool,
         head: u32,
-        v0: u32,
-        k_first: bool,
+        first: u32,
+        m_step: u32,
+        n_step: u32,
     ) {
-        let (v_step, k_step) = steps(k_first);
         if pool_bf16.is_present() {
             let from = pool_bf16.at([slot, head]);
-            s = Acc::<f32, VS, 128>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live) as f32);
+            s = Acc::<f32, M, N>::from_fn(|m, n| from.at([first + m * m_step + n * n_step]).load_if(live) as f32);
         } else {
             let from = pool_f32.at([slot, head]);
-            s = Acc::<f32, VS, 128>::from_fn(|v, k| from.at([(v0 + v) * v_step + k * k_step]).load_if(live));
+            s = Acc::<f32, M, N>::from_fn(|m, n| from.at([first + m * m_step + n * n_step]).load_if(live));
         }
     }
 
     /// Writes the same, rounded once.
-    fn store<const VS: u32>(
+    fn store<const M: u32, const N: u32>(
         pool_f32: GlobalMut<f32>,
         pool_bf16: GlobalMut<bf16>,
         slot: i32,
         live: bool,
         head: u32,
-        v0: u32,
-        k_first: bool,
-        s: Acc<f32, VS, 128>,
+        first: u32,
+        m_step: u32,
+        n_step: u32,
+        s: Acc<f32, M, N>,
     ) {
-        let (v_step, k_step) = steps(k_first);
-        s.for_each(|v, k, pair| {
-            let at = (v0 + v) * v_step + k * k_step;
+        s.for_each(|m, n, pair| {
+            let at = first + m * m_step + n * n_step;
             pool_f32.at([slot, head, at]).store_if(live, pair[0]);
-            pool_f32.at([slot, head, at + k_step]).store_if(live, pair[1]);
+            pool_f32.at([slot, head, at + n_step]).store_if(live, pair[1]);
             pool_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
-            pool_bf16.at([slot, head, at + k_step]).store_if(live, bf16::rn(pair[1]));
+            pool_bf16.at([slot, head, at + n_step]).store_if(live, bf16::rn(pair[1]));
         });
     }
 }

@@ -56,15 +56,15 @@ pub mod work {
         kind >> 8 & 0xff
     }
 
-    /// A state `[64 of V, K]` from its image, which has the order of a warpgroup's registers.
-    fn load_image(image: Global<f32>) -> [[f32; 2]; 32] {
-        from_fn::<32>(|i| image.at([256 * i + 2 * tid]).load_v::<2>())
+    /// Half a state from its image, which has the order of a warpgroup's registers.
+    fn load_image<const PAIRS: u32>(image: Global<f32>) -> [[f32; 2]; PAIRS] {
+        from_fn::<PAIRS>(|i| image.at([256 * i + 2 * tid]).load_v::<2>())
     }
 
-    /// Writes the image of a state.
-    fn store_image(image: GlobalMut<f32>, pairs: [[f32; 2]; 32]) {
+    /// Writes the image of half a state.
+    fn store_image<const PAIRS: u32>(image: GlobalMut<f32>, pairs: [[f32; 2]; PAIRS]) {
         #[unroll]
-        for i in 0..32 {
+        for i in 0..PAIRS {
             image.at([256 * i + 2 * tid]).store_v(pairs[i]);
         }
     }

@@ -154,10 +154,10 @@ pub struct Split {
 }
 
 impl Split {
-    /// What a number of value heads takes; above 13 heads sequences are never cut.
+    /// What a number of value heads takes; above 6 heads sequences are never cut.
     pub fn of_heads(value_heads: usize) -> Option<Split> {
-        let least = (3 * value_heads).max(14);
-        (1..=13).contains(&value_heads).then(|| Split { most: (132 / (2 * value_heads) + 3) / 2, least })
+        let least = (7 * value_heads / 2).max(10);
+        (1..=6).contains(&value_heads).then(|| Split { most: ((132 / (4 * value_heads) + 3) / 2).min(9), least })
     }
 
     /// Segments of a sequence of this many chunks: at least 3, or 1.
@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn segments_cover_a_sequence_once() {
-        assert_eq!(Split::of_heads(8), Some(Split { most: 5, least: 24 }));
-        assert_eq!((Split::of_heads(13), Split::of_heads(14)), (Some(Split { most: 4, least: 39 }), None));
+        assert_eq!(Split::of_heads(1), Some(Split { most: 9, least: 10 }));
+        assert_eq!((Split::of_heads(6), Split::of_heads(7)), (Some(Split { most: 4, least: 21 }), None));
         let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, Room::default());
         let list = schedule.work_list(Some(Split { most: 4, least: 2 }));
         // Three and four segments, and the empty sequence between them.

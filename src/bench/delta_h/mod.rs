@@ -13,7 +13,6 @@ use super::shape::{List, Shape};
 use super::twin::{Kernel, Twin};
 use super::{Call, Choice, Contract, Failure, Launch, Subject};
 use kda_core::{Elem, Executor, KernelDesc, PreparedLaunch, TensorArg};
-use kda_kernels::delta_h::DeltaHVariant;
 use kda_runtime::operators::delta_h::{Batch, Gate, Options, Problem, Schedule, Variant, plan, schedule};
 use kda_runtime::{OpError, Plan};
 
@@ -77,7 +76,7 @@ impl Subject for DeltaH {
     }
 
     fn kernels(&self) -> Vec<&'static KernelDesc> {
-        DeltaHVariant::ALL.iter().map(|variant| variant.desc()).collect()
+        Variant::all().filter(|variant| variant.boxes()).map(Variant::desc).collect()
     }
 
     fn call(&self, arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Box<dyn Call>, Failure> {

@@ -61,9 +61,9 @@ fn every_call_of_the_lists_has_a_plan() {
     let [fixed, mixed] = &NAMED;
     assert_eq!(
         [
-            launches(&KDA, Shape::packed(fixed, 8)),
-            launches(&SERIAL, Shape::packed(fixed, 8)),
-            launches(&KDA, Shape::packed(mixed, 8))
+            launches(&KDA, Shape::packed(fixed, 4)),
+            launches(&SERIAL, Shape::packed(fixed, 4)),
+            launches(&KDA, Shape::packed(mixed, 4))
         ],
         [2, 1, 2]
     );

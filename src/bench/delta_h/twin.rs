@@ -191,7 +191,7 @@ mod tests {
     fn a_call_takes_the_kernels_that_fit_it() {
         let desc = DeltaH.kernels()[0];
         let kernels = [None, Some(desc)].map(|ahead| Kernel { name: "a name", tokens: 1, desc, ahead });
-        for (contract, h, expected) in [(KDA, 8, [0, 2]), (KDA, 32, [1, 0]), (SERIAL, 8, [1, 0])] {
+        for (contract, h, expected) in [(KDA, 4, [0, 2]), (KDA, 32, [1, 0]), (SERIAL, 8, [1, 0])] {
             let layer = Layer::new(&mut Arena::counting(), &contract, Shape::packed(&NAMED[0], h)).unwrap();
             let counts =
                 kernels.clone().map(|kernel| launches(&layer.problem, &kernel, Launch::Plain).map_or(0, |l| l.len()));

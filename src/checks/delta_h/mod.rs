@@ -38,9 +38,14 @@ const LARGE_END: f64 = 0.7;
 /// Sequences of a problem that also run alone.
 const ALONE: usize = 3;
 
-/// Runs every variant for Hopper on its problems; rows of results a variant.
+/// Runs every variant for many heads on its problems; rows of results a variant.
 pub fn run(request: &Request, sink: Sink) -> Result<(), String> {
-    run_of(&Variant::all().filter(|v| v.boxes()).collect::<Vec<_>>(), request, sink)
+    run_of(&Variant::all().filter(|v| matches!(v, Variant::Hopper(_))).collect::<Vec<_>>(), request, sink)
+}
+
+/// The same of those for few heads, and of segments.
+pub fn run_narrow(request: &Request, sink: Sink) -> Result<(), String> {
+    run_of(&Variant::all().filter(|v| matches!(v, Variant::Narrow(_))).collect::<Vec<_>>(), request, sink)
 }
 
 /// The same of the portable variants.
@@ -96,7 +101,7 @@ pub fn sample_plan(variant: impl Into<Variant>, odd: bool) -> Plan {
         ..pools
     };
     match variant.maps() || walks_segments(variant) {
-        true => Plan::cut(&[3009], switches),
+        true => Plan::cut(&[1857], switches),
         false => Plan::of(&[65, 0, 130], switches),
     }
 }

@@ -64,7 +64,7 @@ pub fn few() -> Vec<Plan> {
         Plan::of(&[70, 64, 10, 130], Switches { h_every: 2, ..damaged(Damage::Capacity) }),
         // Hardly anything is written and nothing decays, so that the maps alone are what states are off by.
         Plan::cut(&[4033], Switches { beta: 1e-3, strength: Strength::None, ..weak }),
-        Plan::cut(&[20, 3009], Switches { spare_rows: 64, strength: Strength::Mixed, ..weak }),
+        Plan::cut(&[20, 1857], Switches { spare_rows: 64, strength: Strength::Mixed, ..weak }),
         Plan::cut(
             &[3100, 0, 70],
             Switches { in_place: true, h_every: 2, padding: 1, bf16_state: true, dead: false, ..slots },
@@ -75,7 +75,7 @@ pub fn few() -> Vec<Plan> {
 /// Long sequences in segments, with every form of state.
 fn segments(backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     let simulated = backend == Backend::Sim;
-    let (rounds, most_hv, longest) = if simulated { (2, 1, 1000) } else { (24, 12, 14_000) };
+    let (rounds, most_hv, longest) = if simulated { (2, 1, 1000) } else { (24, 6, 14_000) };
     let mut plans = Vec::new();
     for _ in 0..rounds {
         let gate = rng.choose(&[GateForm::Cumulative, GateForm::Decay]);

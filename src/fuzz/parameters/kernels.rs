@@ -19,7 +19,7 @@ const DRAWS: usize = 6;
 const EXECUTE: usize = 8;
 /// Families that trust what another kernel or the host has written, so that numbers that are drawn stand for nothing: calls of
 /// their operators are executed.
-const TRUSTING: [&str; 3] = ["conv_verify", "delta_h", "delta_h_portable"];
+const TRUSTING: [&str; 4] = ["conv_verify", "delta_h", "delta_h_narrow", "delta_h_portable"];
 
 pub(super) fn case(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let kernels: Vec<&'static KernelDesc> = kda_kernels::all().collect();

@@ -2,7 +2,7 @@
 
 use super::segments::{CHUNK, Cut};
 use kda_core::Executor;
-use kda_kernels::delta_h::DeltaHVariant;
+use kda_kernels::delta_h_narrow::DeltaHNarrowVariant;
 
 /// Words (u32) of the head of a schedule.
 pub const HEADER_WORDS: u64 = 16;
@@ -33,7 +33,7 @@ impl Batch {
     /// The batch on a device: segments need products of warpgroups.
     pub(super) fn on(self, executor: &dyn Executor) -> Batch {
         let (major, minor) = executor.compute_capability();
-        let able = DeltaHVariant::ALL.iter().any(|v| v.split() && v.desc().arch.runs_on(major, minor));
+        let able = DeltaHNarrowVariant::ALL.iter().any(|v| v.split() && v.desc().arch.runs_on(major, minor));
         Batch { split: self.split && able, ..self }
     }
 
@@ -136,14 +136,14 @@ mod tests {
         let whole = batch(3, 8192, 64);
         assert_eq!((whole.cut(), whole.segments(), whole.map_bytes()), (None, 0, 0));
         assert_eq!((whole.schedule_words(), whole.first_entries()), (16 + 3 * 8, [16, 40]));
-        let cut = batch(1, 8192, 8);
+        let cut = batch(1, 8192, 4);
         assert_eq!((cut.segments(), cut.schedule_bytes()), (5, 4 * (16 + 8 * (1 + 3 * 5))));
         assert_eq!((cut.entries(), cut.first_entries()), ([6, 10], [16, 16 + 8 * 6]));
-        assert_eq!(cut.map_parts(), [5 * 8 * 65_536, 5 * 8 * 65_536]);
+        assert_eq!(cut.map_parts(), [5 * 4 * 65_536, 5 * 4 * 65_536]);
         let uncut = Batch { split: false, ..cut };
         assert_eq!((uncut.cut(), uncut.map_bytes(), uncut.schedule_words()), (None, 0, 24));
         // Too short to be cut.
-        assert_eq!(batch(64, 3000, 8).cut(), None);
+        assert_eq!(batch(64, 2000, 4).cut(), None);
         let huge = batch(u64::MAX, u64::MAX, 1);
         assert_eq!((huge.schedule_words(), huge.map_bytes(), huge.chunks()), (u64::MAX, u64::MAX, u64::MAX));
     }

@@ -4,10 +4,10 @@
 //! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
 //! *Eligibility*: a variant is written for a device, for one order of `h` and one form of gate, for whole sequences or
 //! segments; those for Hopper take the steps that tensor maps can describe.
-//! *Preference*: the kernel for Hopper where it runs, the portable one elsewhere. Of the first by a measured table, by N*HV
-//! (`preference.rs`): narrow slices of V where all of them run at the same time, wide ones in clusters elsewhere; of the
-//! second, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known, and results do not depend
-//! on it.
+//! *Preference*: a kernel for Hopper where it runs, the portable one elsewhere. Of the first by a measured table, by N*HV
+//! (`preference.rs`): the narrower the slices of V, the shorter the chain from chunk to chunk, and the more often w and kg are
+//! read; of the portable one, narrow slices are for calls that one CTA a multiprocessor holds. Lengths are not known, and
+//! results do not depend on it.
 
 use super::batch::Batch;
 use super::problem::{Gate, Problem};
@@ -18,7 +18,8 @@ use super::{NAME, preference as measured};
 use crate::operators::limits::HEAD;
 use crate::operators::{OpError, Plan};
 use kda_core::{Elem, Executor, LaunchError, PreparedLaunch, TensorArg};
-use kda_kernels::delta_h::{DeltaHArgs, DeltaHVariant};
+use kda_kernels::delta_h::DeltaHArgs;
+use kda_kernels::delta_h_narrow::DeltaHNarrowArgs;
 use kda_kernels::delta_h_portable::DeltaHPortableArgs;
 
 /// How a call is launched.
@@ -67,7 +68,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let [main_first, map_first] = layout.batch.first_entries();
     let launch = |variant: Variant, entries: u64, first: u64, pdl: bool| {
         let ctas = ctas(variant, entries * layout.batch.heads, executor.multiprocessors());
-        prepared(variant, DeltaHArgs { first_entry: counted(first), ctas, ..args.clone() }, problem, pdl)
+        prepared(variant, DeltaHNarrowArgs { first_entry: counted(first), ctas, ..args.clone() }, problem, pdl)
     };
     if !main.split() {
         return Ok(Plan::of(launch(main, main_entries, main_first, options.pdl)?));
@@ -83,7 +84,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
 fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usize {
     let pairs = batch.sequences.saturating_mul(batch.heads);
     match variant {
-        Variant::Hopper(variant) => {
+        Variant::Hopper(_) | Variant::Narrow(_) => {
             let table = if pdl { &measured::PDL } else { &measured::PLAIN };
             table.rank(measured_as(variant).desc().entry, batch.rows.max(1), pairs, multiprocessors)
         }
@@ -95,12 +96,9 @@ fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usi
 }
 
 /// The variant with the same slices of V that was measured.
-fn measured_as(variant: DeltaHVariant) -> DeltaHVariant {
-    let same = |v: &DeltaHVariant| {
-        let plain = !(v.maps() || v.split() || v.v_first() || v.scalar());
-        plain && (v.vs(), v.cluster()) == (variant.vs(), variant.cluster())
-    };
-    DeltaHVariant::ALL.into_iter().find(same).unwrap_or(variant)
+fn measured_as(variant: Variant) -> Variant {
+    let plain = |v: &Variant| v.boxes() && !(v.maps() || v.split() || v.v_first() || v.scalar());
+    Variant::all().find(|v| plain(v) && v.vs() == variant.vs()).unwrap_or(variant)
 }
 
 /// What variants differ in, of one call.
@@ -177,7 +175,7 @@ fn ctas(variant: Variant, pairs: u64, multiprocessors: u32) -> u32 {
 }
 
 /// What all launches of a call are given; entries and grid are each one's own.
-fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
+fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHNarrowArgs, OpError> {
     let batch = &layout.batch;
     let filled = |tensor: TensorArg| (!tensor.shape().contains(&0)).then_some(tensor);
     let (initial_f32, initial_bf16) = by_type(p.initial_state.map(flat).transpose()?);
@@ -200,7 +198,7 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
     let v_new = p.v_new.and_then(filled);
     let flags = |t: TensorArg| TensorArg::strided(t.ptr, t.bytes, Elem::U8, t.shape(), t.strides());
     let (affine_b, affine_m) = maps(p, layout)?;
-    Ok(DeltaHArgs {
+    Ok(DeltaHNarrowArgs {
         w: filled(p.w),
         kg: filled(p.kg),
         u: filled(p.u),
@@ -232,9 +230,35 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHArgs, OpError> {
 }
 
 /// One launch, of the arguments that all variants are given.
-fn prepared(variant: Variant, args: DeltaHArgs, p: &Problem, pdl: bool) -> Result<PreparedLaunch, LaunchError> {
+fn prepared(variant: Variant, args: DeltaHNarrowArgs, p: &Problem, pdl: bool) -> Result<PreparedLaunch, LaunchError> {
     match variant {
-        Variant::Hopper(variant) => args.prepare(variant, pdl),
+        Variant::Narrow(variant) => args.prepare(variant, pdl),
+        Variant::Hopper(variant) => DeltaHArgs {
+            w: args.w,
+            kg: args.kg,
+            u: args.u,
+            gate: args.gate,
+            initial_f32: args.initial_f32,
+            initial_bf16: args.initial_bf16,
+            initial_slots: args.initial_slots,
+            has_initial: args.has_initial,
+            final_f32: args.final_f32,
+            final_bf16: args.final_bf16,
+            final_slots: args.final_slots,
+            h: args.h,
+            v_new: args.v_new,
+            v_rows: args.v_rows,
+            schedule: args.schedule,
+            first_entry: args.first_entry,
+            every: args.every,
+            decays: args.decays,
+            initial_k_first: args.initial_k_first,
+            final_k_first: args.final_k_first,
+            null: args.null,
+            per_key_head: args.per_key_head,
+            ctas: args.ctas,
+        }
+        .prepare(variant, pdl),
         Variant::Portable(variant) => {
             let h = args.h.map(flat).transpose()?;
             DeltaHPortableArgs {
@@ -281,7 +305,7 @@ fn maps(p: &Problem, layout: &Layout) -> Result<(Option<TensorArg>, Option<Tenso
         return Ok((None, None));
     }
     let [b_bytes, m_bytes] = batch.map_parts();
-    let b = TensorArg::dense(memory.ptr, b_bytes, Elem::F32, &[places, heads, 2, HEAD / 2 * HEAD])?;
+    let b = TensorArg::dense(memory.ptr, b_bytes, Elem::F32, &[places, heads, HEAD * HEAD])?;
     let m = TensorArg::dense(memory.ptr + b_bytes, m_bytes, Elem::BF16, &[places, heads, 2, HEAD, HEAD])?;
     Ok((Some(b), Some(m)))
 }

@@ -12,15 +12,16 @@ pub const FEWEST: u64 = 3;
 
 /// Multiprocessors of the device that the numbers are for.
 const MULTIPROCESSORS: u64 = 132;
-/// Slices of 64 columns of V that a head has: CTAs of a segment.
-const SLICES: u64 = 2;
-/// Most heads at which the maps cost less than the shorter chains save: with 16, three segments of 43 chunks take 86 µs where
-/// one of 128 takes 82.
-const MOST_HEADS: u64 = 13;
-/// Fewest chunks of a segment. More heads need longer ones, as both passes share the memory: with 8, three segments of 16
-/// chunks beside whole sequences take 47 µs where whole sequences alone take 45; with 4, nine of 14 take 41 µs, five of 25 46.
-const SHORT: u64 = 14;
-const SHORT_PER_HEAD: u64 = 3;
+/// Slices of 32 columns of V that a head has: CTAs of a segment.
+const SLICES: u64 = 4;
+/// Most heads at which the maps cost less than the shorter chains save: with 8, three segments of 43 chunks take 54.5 µs, one of
+/// 128 takes 54.6, and six shorter sequences 46.6 instead of 41.
+const MOST_HEADS: u64 = 6;
+/// Most segments: each has the maps of those before it applied, one after another. With 1 head nine take 31.5 µs, sixteen 35.7.
+const MOST: u64 = 9;
+/// Fewest chunks of a segment; more heads need longer ones, as both passes share the memory. Half chunks a head.
+const SHORT: u64 = 10;
+const HALVES_PER_HEAD: u64 = 7;
 
 /// How sequences of a batch are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,8 @@ impl Cut {
         // The first segment needs no map and the last none but those before it: with the two passes of the inner ones
         // 2 P - 3 segments fill the device.
         let most = (MULTIPROCESSORS / (SLICES * heads) + 3) / 2;
-        let least = SHORT_PER_HEAD * heads;
-        Some(Cut { most, least: if least < SHORT { SHORT } else { least } })
+        let least = HALVES_PER_HEAD * heads / 2;
+        Some(Cut { most: if most < MOST { most } else { MOST }, least: if least < SHORT { SHORT } else { least } })
     }
 
     /// Segments of a sequence of that many chunks.
@@ -69,9 +70,9 @@ mod tests {
     #[test]
     fn few_heads_are_cut_often() {
         let numbers = |heads| Cut::of(heads).map(|cut| (cut.most, cut.least));
-        assert_eq!([numbers(1), numbers(2), numbers(4)], [Some((34, 14)), Some((18, 14)), Some((9, 14))]);
-        assert_eq!([numbers(8), numbers(9), numbers(13)], [Some((5, 24)), Some((5, 27)), Some((4, 39))]);
-        assert_eq!([numbers(0), numbers(14), numbers(u64::MAX)], [None; 3]);
+        assert_eq!([numbers(1), numbers(2), numbers(4)], [Some((9, 10)), Some((9, 10)), Some((5, 14))]);
+        assert_eq!([numbers(5), numbers(6)], [Some((4, 17)), Some((4, 21))]);
+        assert_eq!([numbers(0), numbers(7), numbers(u64::MAX)], [None; 3]);
         for heads in 1..=MOST_HEADS {
             let cut = Cut::of(heads).unwrap();
             assert!(cut.most >= FEWEST && cut.most <= 0xff, "{heads} heads: {cut:?}");
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn large_numbers_do_not_wrap() {
         let cut = Cut::of(1).unwrap();
-        assert_eq!(cut.most_segments(1, u64::MAX), 34);
+        assert_eq!(cut.most_segments(1, u64::MAX), 9);
         assert!(cut.most_segments(u64::MAX, u64::MAX) >= u64::MAX / (CHUNK * cut.least));
         assert_eq!((cut.most_segments(0, u64::MAX), cut.most_segments(u64::MAX, 0)), (0, 0));
     }

@@ -2,13 +2,16 @@
 
 use kda_core::KernelDesc;
 use kda_kernels::delta_h::DeltaHVariant;
+use kda_kernels::delta_h_narrow::DeltaHNarrowVariant;
 use kda_kernels::delta_h_portable::DeltaHPortableVariant;
 
-/// A variant of either kernel.
+/// A variant of one of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Of `delta_h`: copies by tensor maps, products of warpgroups; whole sequences or segments.
+    /// Of `delta_h`: copies by tensor maps, products of warpgroups; whole sequences.
     Hopper(DeltaHVariant),
+    /// Of `delta_h_narrow`: the same for few heads, whole sequences or segments.
+    Narrow(DeltaHNarrowVariant),
     /// Of `delta_h_portable`: copies of 16 bytes, products of warps; whole sequences.
     Portable(DeltaHPortableVariant),
 }
@@ -16,6 +19,12 @@ pub enum Variant {
 impl From<DeltaHVariant> for Variant {
     fn from(variant: DeltaHVariant) -> Variant {
         Variant::Hopper(variant)
+    }
+}
+
+impl From<DeltaHNarrowVariant> for Variant {
+    fn from(variant: DeltaHNarrowVariant) -> Variant {
+        Variant::Narrow(variant)
     }
 }
 
@@ -31,6 +40,7 @@ impl Variant {
         DeltaHVariant::ALL
             .into_iter()
             .map(Variant::from)
+            .chain(DeltaHNarrowVariant::ALL.into_iter().map(Variant::from))
             .chain(DeltaHPortableVariant::ALL.into_iter().map(Variant::from))
     }
 
@@ -38,6 +48,7 @@ impl Variant {
     pub fn desc(self) -> &'static KernelDesc {
         match self {
             Variant::Hopper(v) => v.desc(),
+            Variant::Narrow(v) => v.desc(),
             Variant::Portable(v) => v.desc(),
         }
     }
@@ -50,7 +61,8 @@ impl Variant {
     /// Columns of V that a CTA has.
     pub fn vs(self) -> u32 {
         match self {
-            Variant::Hopper(v) => v.vs(),
+            Variant::Hopper(_) => 64,
+            Variant::Narrow(v) => v.vs(),
             Variant::Portable(v) => v.vs(),
         }
     }
@@ -58,8 +70,8 @@ impl Variant {
     /// CTAs of a cluster.
     pub fn cluster(self) -> u32 {
         match self {
-            Variant::Hopper(v) => v.cluster(),
-            Variant::Portable(_) => 1,
+            Variant::Hopper(v) => v.desc().cluster,
+            Variant::Narrow(_) | Variant::Portable(_) => 1,
         }
     }
 
@@ -67,6 +79,7 @@ impl Variant {
     pub fn scalar(self) -> bool {
         match self {
             Variant::Hopper(v) => v.scalar(),
+            Variant::Narrow(v) => v.scalar(),
             Variant::Portable(v) => v.scalar(),
         }
     }
@@ -75,6 +88,7 @@ impl Variant {
     pub fn v_first(self) -> bool {
         match self {
             Variant::Hopper(v) => v.v_first(),
+            Variant::Narrow(v) => v.v_first(),
             Variant::Portable(v) => v.v_first(),
         }
     }
@@ -82,21 +96,21 @@ impl Variant {
     /// Whether it walks segments of sequences.
     pub fn split(self) -> bool {
         match self {
-            Variant::Hopper(v) => v.split(),
-            Variant::Portable(_) => false,
+            Variant::Narrow(v) => v.split(),
+            Variant::Hopper(_) | Variant::Portable(_) => false,
         }
     }
 
     /// Whether it computes the maps of segments and nothing else.
     pub fn maps(self) -> bool {
         match self {
-            Variant::Hopper(v) => v.maps(),
-            Variant::Portable(_) => false,
+            Variant::Narrow(v) => v.maps(),
+            Variant::Hopper(_) | Variant::Portable(_) => false,
         }
     }
 
     /// Whether its copies are of boxes, that tensor maps describe.
     pub fn boxes(self) -> bool {
-        matches!(self, Variant::Hopper(_))
+        !matches!(self, Variant::Portable(_))
     }
 }
