@@ -1,6 +1,6 @@
 //! Calls of `delta_h` and of its schedule that must be refused: nothing is written, nothing is launched, and the words say what was
 //! given and what is needed. And boundaries that only the device sees: nothing behind the first wrong one is processed, and the
-//! status says why. On the simulator, which reports any access outside a buffer, for both kernels.
+//! status says why. On the simulator, which reports any access outside a buffer, for every kernel.
 
 #[path = "common/tensors.rs"]
 mod tensors;
@@ -18,11 +18,16 @@ use tensors::{reshaped, resized, restrided};
 
 const SEED: u64 = 13;
 const LENGTHS: [usize; 4] = [100, 64, 0, 30];
-/// A device of each kernel.
+/// A device for Hopper's kernels and one for the portable one.
 const DEVICES: [(u8, u8); 2] = [(9, 0), (8, 0)];
 
 fn switches() -> Switches {
     Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(2) }
+}
+
+/// The plain variants: of each kernel, of each width.
+fn whole_sequences() -> impl Iterator<Item = Variant> {
+    Variant::all().filter(|v| !v.scalar() && !v.maps() && !v.split() && !v.v_first())
 }
 
 fn executor(capability: (u8, u8)) -> SimExecutor {
@@ -236,7 +241,7 @@ fn variants_that_are_for_something_else() {
         seen += 1;
     }
     assert!(seen > 10, "{seen}");
-    // Steps that no tensor map describes: the kernel for Hopper is refused, the portable one takes them.
+    // Steps that no tensor map describes: the kernels for Hopper are refused, the portable one takes them.
     let executor = executor((9, 0));
     let call = Call::new(Device::simulator(&executor), &case).expect("memory");
     let mut far = call.problem;
@@ -245,9 +250,11 @@ fn variants_that_are_for_something_else() {
     far.w = TensorArg::strided(1 << 60, u64::MAX, Elem::BF16, &shape, &[1 << 39, 128, 1]).expect("a tensor");
     let chosen = plan(&far, &executor, &Options::default()).expect("a plan");
     assert!(matches!(Variant::of(chosen.desc()), Some(Variant::Portable(_))), "{}", chosen.desc().entry);
-    let hopper = Variant::all().find(|v| v.boxes() && !v.scalar() && !v.maps() && !v.split() && !v.v_first());
-    let error = plan(&far, &executor, &Options { variant: hopper, ..Options::default() }).unwrap_err().to_string();
-    said(&error, &["delta_h: variant", "outermost strides below 2^40 bytes, as `w` has not"]);
+    for hopper in whole_sequences().filter(|v| v.boxes()) {
+        let options = Options { variant: Some(hopper), ..Options::default() };
+        let error = plan(&far, &executor, &options).unwrap_err().to_string();
+        said(&error, &["delta_h: variant", "outermost strides below 2^40 bytes, as `w` has not"]);
+    }
     assert_eq!(executor.last_stats(), None);
 }
 
@@ -301,7 +308,12 @@ fn wrong_boundaries(good: &[i64], rows: i64) -> Vec<(Vec<i64>, usize, &'static s
 /// what it is without them.
 #[test]
 fn boundaries_that_only_the_device_sees() {
-    for capability in DEVICES {
+    for (capability, variant) in DEVICES.into_iter().flat_map(|d| whole_sequences().map(move |v| (d, v))) {
+        // A Hopper runs its own kernels.
+        if variant.boxes() != (capability == DEVICES[0]) {
+            continue;
+        }
+        let options = Options { variant: Some(variant), ..Options::default() };
         for wide in [false, true] {
             let case = Plan::of(&LENGTHS, Switches { wide_boundaries: wide, ..switches() }).draw(SEED);
             let executor = executor(capability);
@@ -312,12 +324,11 @@ fn boundaries_that_only_the_device_sees() {
                 for (n, end) in prefix.sample.cu_seqlens.iter_mut().enumerate() {
                     *end = if whole == 0 { 0 } else { ends[n.min(whole)] };
                 }
-                let right =
-                    Call::new(device, &prefix).expect("memory").run(&Options::default()).expect("the call runs");
+                let right = Call::new(device, &prefix).expect("memory").run(&options).expect("the call runs");
                 let call = Call::new(device, &case).expect("memory");
                 call.set_boundaries(&ends).expect("boundaries");
                 // It checks what lies beside every buffer.
-                let results = call.run(&Options::default()).unwrap_or_else(|error| panic!("{ends:?}: {error}"));
+                let results = call.run(&options).unwrap_or_else(|error| panic!("{ends:?}: {error}"));
                 let status = Status::read(&call.problem.schedule, &executor).expect("a status");
                 assert!(!status.is_whole() && status.sequences as usize == whole, "{ends:?}: {status}");
                 assert!(status.to_string().contains(words), "{ends:?}: {status}");

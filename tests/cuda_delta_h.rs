@@ -14,9 +14,11 @@ use kda::mutate::subject::compile_with_arrivals;
 use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::runtime::executor::cuda::CudaExecutor;
+use kda::runtime::executor::sim::SimExecutor;
 use kda::runtime::operators::delta_h::{Options, Variant, plan, schedule};
 use kda_codegen::specialise::Arrivals;
 use kda_kernels::SOURCES;
+use std::collections::BTreeSet;
 
 const SEED: u64 = 3;
 
@@ -25,19 +27,30 @@ fn calls() -> Vec<Case> {
     let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(2) };
     let scalar = Switches { gate: GateForm::Scalar, h: 1, ..slots };
     let v_first = Switches { h_order: StateOrder::VFirst, order: StateOrder::VFirst, bf16_state: true, ..slots };
-    let many = Switches { h: 40, hv: 40, ..slots };
-    [
+    let heads = |count: usize| Switches { h: count, hv: count, ..slots };
+    let calls: Vec<Case> = [
         Plan::of(&[300, 0, 64, 1, 65], slots),
         Plan::of(&[300, 0, 64, 1, 65], v_first),
         Plan::of(&[130, 200], scalar),
-        Plan::of(&[500, 700], many),
+        Plan::of(&[500, 700], heads(40)),
+        Plan::of(&[500, 700], heads(20)),
         Plan::cut(&[3100, 90, 4000], slots),
         Plan::cut(&[3100, 0, 4000], Switches { in_place: true, ..v_first }),
     ]
     .iter()
     .enumerate()
     .map(|(at, plan)| plan.draw(SEED + at as u64))
-    .collect()
+    .collect();
+    // Every width of slices, in clusters and not, and segments.
+    let simulator = SimExecutor::default();
+    let chosen = |case: &Case| {
+        let call = Call::new(Device::simulator(&simulator), case).expect("memory");
+        let chosen = plan(&call.problem, &simulator, &Options::default()).expect("a plan");
+        Variant::of(chosen.desc()).map(|v| (v.vs(), v.split())).expect("a variant")
+    };
+    let kinds: BTreeSet<(u32, bool)> = calls.iter().map(chosen).collect();
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [(16, false), (32, false), (32, true), (64, false)]);
+    calls
 }
 
 fn eager(device: Device, case: &Case) -> Results {
@@ -69,7 +82,8 @@ fn dependent_launches_give_the_bits_of_plain_ones() {
     let Some((executor, _guard)) = device() else { return };
     let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(2) };
     let in_place = Switches { in_place: true, strength: Strength::Weak, ..slots };
-    for plan in [Plan::of(&[100, 0, 200], in_place), Plan::cut(&[3100, 4000], in_place)] {
+    let wide = Switches { h: 20, hv: 20, ..in_place };
+    for plan in [Plan::of(&[100, 0, 200], in_place), Plan::of(&[500, 700], wide), Plan::cut(&[3100, 4000], in_place)] {
         let mut case = plan.draw(SEED);
         // Each state is its own successor.
         case.sample.final_slots = case.sample.initial_slots.clone();

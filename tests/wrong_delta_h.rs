@@ -63,7 +63,15 @@ fn own(variant: Variant, capability: (u8, u8)) -> Vec<(Case, Expected)> {
 
 /// Runs a case with another kernel in the place of the one of the same name.
 fn run(variant: Variant, instead: &'static KernelDesc, case: &Case) -> Result<Results, String> {
-    let executor = SimExecutor::default();
+    run_on(SimExecutor::default(), variant, instead, case)
+}
+
+fn run_on(
+    executor: SimExecutor,
+    variant: Variant,
+    instead: &'static KernelDesc,
+    case: &Case,
+) -> Result<Results, String> {
     let call = Call::new(Device::simulator(&executor), case).map_err(|e| e.to_string())?;
     call.enqueue_schedule(Stream::default()).map_err(|e| e.to_string())?;
     let options = Options { variant: Some(variant), pdl: true };
@@ -259,6 +267,36 @@ fn a_check_tells_wrong_segments() {
             ("head, 1, 0, v0], left_over", "head, 1, 0, v0], rounded"),
         ],
     );
+}
+
+/// CTAs that do several maps and segments one behind the other: what one leaves in shared memory is another's.
+#[test]
+fn a_check_tells_wrong_turns_of_segments() {
+    let slots = Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, ..Switches::plain(1) };
+    let slow = Switches { strength: Strength::None, beta: 0.1, ..slots };
+    let case = Plan::cut(&[2600, 40, 1900], slow).draw(SEED);
+    let fold = variant(|v| walks_segments(*v) && !v.v_first());
+    let maps = variant(|v| v.maps());
+    let case = case.in_orders(StateOrder::KFirst, h_order(fold));
+    let expected = Expected::of(&case).expect("the golden model runs");
+    let right = |desc: &'static KernelDesc| {
+        let executor = SimExecutor::default().with_multiprocessors(3);
+        run_on(executor, fold, desc, &case).is_ok_and(|results| passes(&results, &expected))
+    };
+    assert!(right(maps.desc()) && right(fold.desc()));
+    let left = "bulk::wait_read::<0>();\n                    }\n                    role_sync();";
+    let changes = [
+        (maps, left, "bulk::wait_read::<0>();\n                    }"),
+        (
+            maps,
+            "bulk::wait_read::<0>();\n                    }\n                    role_sync();",
+            "}\n                    role_sync();",
+        ),
+    ];
+    for (walks, from, to) in changes {
+        let changed = changed(walks.desc(), walks.desc().family, from, to);
+        assert!(!right(changed), "`{from}` -> `{to}`");
+    }
 }
 
 #[test]

@@ -177,7 +177,7 @@ pub fn one_case(device: Device, case: &Case, alone: usize, tallies: &mut Tallies
 }
 
 /// Runs a case on those of these variants that are for it, with states in either order, and once more with the variant that
-/// is chosen, where that is one of them.
+/// is chosen: of those for Hopper it may be another one, which has the same bits.
 ///
 /// The first variant also runs each of up to `alone` sequences by itself, and beside NaN in another one.
 pub fn on_variants(

@@ -248,7 +248,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
         }
     }
     // More sequences than threads; the last of them wrong, or the first behind the threads.
-    let many = asked(&[3; 1100], 8);
+    let many = asked(&[3; 1100], 6);
     all.push(Asked { rows: 3298, ..many.clone() });
     all.push(Asked { capacity: Some(1024), ..many.clone() });
     all.push(many);
@@ -261,7 +261,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
                 _ => rng.below(300),
             })
             .collect();
-        let mut one = asked(&lengths, 1 + rng.below(18) as u64);
+        let mut one = asked(&lengths, 1 + rng.below(8) as u64);
         one.h_every = 1 + rng.below(4);
         (one.wide, one.rows) = (rng.coin(), one.rows + rng.below(100));
         if rng.below(3) == 0 {

@@ -14,7 +14,7 @@ use kda_runtime::operators::{OpError, Plan};
 
 /// One of so many accepted calls is executed.
 const EXECUTE: usize = 8;
-/// Compute capabilities on which accepted calls are executed: one of each kernel.
+/// Compute capabilities on which accepted calls are executed: for Hopper's kernels, and for the portable one.
 const EXECUTED: [(u8, u8); 2] = [(9, 0), (8, 0)];
 
 /// How a call is validated.

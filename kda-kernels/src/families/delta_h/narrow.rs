@@ -427,7 +427,6 @@ pub mod delta_h_narrow {
             // ---- The state behind the last chunk
             if const { MAPS } {
                 if identity {
-                    pdl::wait();
                     let (leading, rest) = low.split_a::<bf16>();
                     leading.store(rounded.rows(0..64));
                     rest.store(left_over.rows(0..64));

@@ -1,6 +1,6 @@
 //! The inter-chunk recurrence of chunked KDA over packed sequences, warp-specialised for Hopper.
 
-/// One launch walks the chunks of 64 rows R of sequences, or of segments of them, and carries the state S `[K, V]` of a head.
+/// One launch walks the chunks of 64 rows R of whole sequences and carries the state S `[K, V]` of a head.
 ///
 /// Contract: in this order, S in f32,
 /// ```text

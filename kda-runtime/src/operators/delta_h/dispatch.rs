@@ -80,7 +80,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
 }
 
-/// Place of a variant in the order of preference among those of its kernel, 0 first.
+/// Place of a variant in the order of preference among those for Hopper, or among the portable ones, 0 first.
 fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usize {
     let pairs = batch.sequences.saturating_mul(batch.heads);
     match variant {

@@ -2,7 +2,7 @@
 //! the corrected values.
 //!
 //! Two steps. [`schedule`] once a batch: a kernel reads the boundaries of the sequences on the device and writes what there
-//! is to do, which is the same in all layers of a model. [`plan`] in each layer: one to three launches that read that list.
+//! is to do, which is the same in all layers of a model. [`plan`] in each layer: one or two launches that read that list.
 //! No length is read on the host, so both can be captured into a CUDA graph and replayed with other lengths. Sizes:
 //! K = V = 128, chunks of 64 rows.
 //!

@@ -59,7 +59,7 @@ struct Case {
     /// Without h and `v_new`.
     bare: bool,
     variant: Option<Variant>,
-    /// On a device without the kernel for Hopper.
+    /// On a device without the kernels for Hopper.
     old: bool,
 }
 

@@ -22,7 +22,7 @@ fn planned(problem: &Problem) -> Plan {
 
 #[test]
 fn whole_sequences_take_one_launch() {
-    for heads in [1, 2, 8, 32, 33, 64] {
+    for heads in [1, 2, 8, 16, 17, 32, 33, 40, 64] {
         for (sequences, rows) in [(1, 100), (6, 8192), (300, 8192), (3, 0)] {
             let p = problem(sequences, rows, heads, false);
             let plan = planned(&p);
@@ -31,10 +31,9 @@ fn whole_sequences_take_one_launch() {
             assert!(!v.maps() && !v.split() && !v.v_first() && !v.scalar());
             // The fewer there are, the narrower the slices.
             match sequences * heads {
-                ..=12 => assert_eq!((v.vs(), v.cluster()), (16, 1)),
-                30..=33 => assert_eq!((v.vs(), v.cluster()), (32, 1)),
-                400.. => assert_eq!((v.vs(), v.cluster()), (64, 2)),
-                _ => assert_eq!(v.cluster(), if v.vs() == 64 { 2 } else { 1 }),
+                ..=16 => assert_eq!((v.vs(), v.cluster()), (16, 1)),
+                17..=33 | 46..=119 | 156..=246 => assert_eq!((v.vs(), v.cluster()), (32, 1)),
+                _ => assert_eq!((v.vs(), v.cluster()), (64, 2)),
             }
             let items = sequences * heads * u64::from(128 / v.vs());
             assert_eq!(u64::from(launch.grid[0]), items.min(132), "N = {sequences}, HV = {heads}");
@@ -174,12 +173,16 @@ fn small_devices_get_whole_clusters() {
 
 #[test]
 fn devices_without_the_kernel_for_hopper_take_the_portable_one() {
-    for (device, heads, vs) in
-        [(Capability(8, 0, 108), 9, 32), (Capability(8, 6, 84), 9, 64), (Capability(10, 0, 148), 64, 64)]
-    {
+    for (device, heads, vs) in [
+        (Capability(8, 0, 108), 4, 32),
+        (Capability(8, 0, 108), 9, 32),
+        (Capability(8, 6, 84), 9, 64),
+        (Capability(10, 0, 148), 64, 64),
+    ] {
         for k_first in [true, false] {
             for scalar_gate in [false, true] {
                 let mut p = problem(3, 16384, heads, !scalar_gate);
+                assert_eq!(p.batch().cut().is_some(), heads == 4 && !scalar_gate, "as for Hopper");
                 p.h = Some(matrices(Elem::BF16, p.batch().h_states(), heads, k_first));
                 if scalar_gate {
                     p.gate = Gate::Scalar(dense(Elem::F32, &[16384, heads]));
