@@ -14,6 +14,8 @@ pub const PLAIN: Table = Table {
         Row { tokens: (1, u64::MAX), pairs: 16, variant: "nomaps_nosplit_vs16_nov_first_noscalar" },
         Row { tokens: (1, u64::MAX), pairs: 33, variant: "nomaps_nosplit_vs32_nov_first_noscalar" },
         Row { tokens: (1, u64::MAX), pairs: 45, variant: "nov_first_noscalar" },
+        Row { tokens: (1, u64::MAX), pairs: 56, variant: "nomaps_nosplit_vs32_nov_first_noscalar" },
+        Row { tokens: (1, u64::MAX), pairs: 71, variant: "nov_first_noscalar" },
         Row { tokens: (1, u64::MAX), pairs: 119, variant: "nomaps_nosplit_vs32_nov_first_noscalar" },
         Row { tokens: (1, u64::MAX), pairs: 155, variant: "nov_first_noscalar" },
         Row { tokens: (1, u64::MAX), pairs: 246, variant: "nomaps_nosplit_vs32_nov_first_noscalar" },

@@ -32,7 +32,7 @@ fn whole_sequences_take_one_launch() {
             // The fewer there are, the narrower the slices.
             match sequences * heads {
                 ..=16 => assert_eq!((v.vs(), v.cluster()), (16, 1)),
-                17..=33 | 46..=119 | 156..=246 => assert_eq!((v.vs(), v.cluster()), (32, 1)),
+                17..=33 | 46..=56 | 72..=119 | 156..=246 => assert_eq!((v.vs(), v.cluster()), (32, 1)),
                 _ => assert_eq!((v.vs(), v.cluster()), (64, 2)),
             }
             let items = sequences * heads * u64::from(128 / v.vs());
