@@ -167,7 +167,7 @@ fn two_streams_at_once() {
     let cases = calls();
     for pair in cases.chunks(2) {
         let expected: Vec<Results> = pair.iter().map(|case| eager(on(&first), case)).collect();
-        for turn in 0..50 {
+        for turn in 0..15 {
             let calls: Vec<_> = [&first, &second]
                 .into_iter()
                 .zip(pair)

@@ -181,6 +181,15 @@ fn a_check_tells_wrong_recurrences() {
             ("bulk::wait_read::<1>();", "bulk::wait_read::<2>();"),
         ],
     );
+    let turned = variant(|v| v.vs() == 32 && v.v_first() && !v.scalar() && !walks_segments(*v));
+    each_is_noticed(
+        turned,
+        turned.desc(),
+        &[
+            ("low.store_t(state.columns(0..64));", "low.store_t(state.columns(64..128));"),
+            ("if const { V_FIRST } { (v0, 0) }", "if const { V_FIRST } { (0, 0) }"),
+        ],
+    );
 }
 
 /// Every lane may arrive for itself; barriers that wait for one more let nobody go on.
