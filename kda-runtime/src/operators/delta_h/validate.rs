@@ -12,8 +12,8 @@ use kda_core::{Elem, TensorArg};
 pub const MOST_ROWS: u64 = i32::MAX as u64 - 64;
 /// Most sequences: words of the schedule are counted in 32 bits.
 pub const MOST_SEQUENCES: u64 = 1 << 27;
-/// Pieces of work that an entry of the schedule makes of a head, at most.
-const SLICES: u64 = 8;
+/// Twice the pieces of work that an entry of the schedule makes of a head: loops over them count past the last one.
+const SLICES: u64 = 16;
 /// Bytes that a step of a copy stays below.
 const STEP_BYTES: u64 = 1 << 40;
 

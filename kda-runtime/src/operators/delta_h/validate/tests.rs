@@ -246,7 +246,7 @@ fn scalars() {
         assert!(validate(&good).is_ok(), "{:?}", validate(&good));
     }
     let crowd = |p: &mut Problem| *p = problem(1 << 20, 64, 1024, false);
-    refused(crowd, &["N = 1048576 sequences with HV = 1024 heads", "at most 536870911 (sequence, head) pairs"]);
+    refused(crowd, &["N = 1048576 sequences with HV = 1024 heads", "at most 268435455 (sequence, head) pairs"]);
     let long = |p: &mut Problem| {
         for (_, t) in each(p).into_iter().filter(|(_, t)| t.shape()[0] == 4000) {
             *t = TensorArg::strided(t.ptr, u64::MAX, t.elem, &[MOST_ROWS + 1, 4, 128], t.strides()).unwrap();
