@@ -88,7 +88,7 @@ pub mod delta_h_narrow {
     ) {
         const SLICES: u32 = V / VS;
         // As many as there is room for; their least common multiple is how often the loop over chunks is unrolled. With two
-        // slots of outputs a chunk waits for the stores of the last but one: 32 columns take 630 ns.
+        // slots of outputs a chunk waits for the stores of the last but one: 32 columns take 650 ns.
         const STAGES: u32 = if VS == 16 { 5 } else { 4 };
         const OUT_STAGES: u32 = STAGES;
 
