@@ -152,7 +152,11 @@ impl Specialiser<'_> {
                         (None, value)
                     }
                 };
-                if name.starts_with("store_v") != matches!(value, Value::Array(_)) {
+                let fits = match &value {
+                    Value::Array(items) => name.starts_with("store_v") && !items.is_empty(),
+                    _ => !name.starts_with("store_v"),
+                };
+                if !fits {
                     let help = "`store` takes one element, `store_v` an array of 2, 4 or 8";
                     return Err(Diagnostic::new(451, site, format!("`{name}` of {}", value.describe())).help(help));
                 }

@@ -107,4 +107,14 @@ fn impossible_vectors_are_errors() {
     assert_eq!(error_of(&kernel("let v = x.at([0]).load_v::<8>();")), 451);
     assert_eq!(error_of(&kernel("let t = smem::<u8, Shape<64>>(); let v = t.at([0]).load_v::<8>();")), 451);
     assert_eq!(error_of(&kernel("let t = smem::<bool, Shape<64>>();")), 402);
+    let nothing = "from_fn::<0>(|i| i as u32)";
+    for place in
+        ["y.at([0])", "smem::<u32, Shape<64>>().at([0])", "smem::<u32, Shape<8, 32>, Swizzle<128>>().at([0, 0])"]
+    {
+        for store in
+            [format!("store_v({nothing})"), format!("store({nothing})"), format!("store_v_if(tid == 0, {nothing})")]
+        {
+            assert_eq!(error_of(&kernel(&format!("let t = {place}; t.{store};"))), 451, "{place}.{store}");
+        }
+    }
 }
