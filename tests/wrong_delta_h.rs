@@ -149,7 +149,7 @@ fn a_check_tells_wrong_recurrences() {
             ("x = Acc::of(next_u);", "x = Acc::<f32, VS, BT>::zero();"),
             ("load_t(wu_slot.u, [0, strip])", "load_t(wu_slot.u, [0, 0])"),
             ("[lane % 2 * 2.., lane / 2 * 2..]", "[lane % 2 * 2.., lane / 4 * 4..]"),
-            ("i in (16 * count + tid..16 * BT)", "i in (16 * count + 16 + tid..16 * BT)"),
+            ("i in (16 * first + tid..16 * 64)", "i in (16 * first + 16 + tid..16 * 64)"),
             ("at += select(round, 1, 0);", "at += 1;"),
             ("bulk::wait_read::<1>();", "bulk::wait_read::<2>();"),
             // Items of the persistent loops.
@@ -175,8 +175,8 @@ fn a_check_tells_wrong_recurrences() {
             ("head / per_key_head", "0 * head"),
             ("x = Acc::of(u);", "x = Acc::<f32, BT, VS>::zero();"),
             ("let strip = 16 * warp;", "let strip = 0;"),
-            ("scale(&mut high, decay);", ""),
-            ("i in (16 * count + tid..16 * BT)", "i in (16 * count + 16 + tid..16 * BT)"),
+            ("halves::scale(&mut high, decay);", ""),
+            ("i in (16 * first + tid..16 * 64)", "i in (16 * first + 16 + tid..16 * 64)"),
             ("at += select(round, 1, 0);", "at += 1;"),
             ("bulk::wait_read::<1>();", "bulk::wait_read::<2>();"),
         ],
@@ -186,7 +186,7 @@ fn a_check_tells_wrong_recurrences() {
         turned,
         turned.desc(),
         &[
-            ("low.store_t(state.columns(0..64));", "low.store_t(state.columns(64..128));"),
+            ("round_to::<V_FIRST, 0, VS>(low", "round_to::<V_FIRST, 64, VS>(low"),
             ("if const { V_FIRST } { (v0, 0) }", "if const { V_FIRST } { (0, 0) }"),
         ],
     );

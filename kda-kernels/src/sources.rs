@@ -12,6 +12,7 @@ pub struct Source {
 }
 
 const DRAFT: &str = include_str!("device/draft.rs");
+const HALVES: &str = include_str!("device/halves.rs");
 const MATH: &str = include_str!("device/math.rs");
 const SOLVE: &str = include_str!("device/solve.rs");
 const STATES: &str = include_str!("device/states.rs");
@@ -38,7 +39,11 @@ pub const SOURCES: [Source; 19] = [
     Source { family: "decode", text: include_str!("families/decode.rs"), libraries: &[MATH, STEP] },
     Source { family: "delta_h_schedule", text: include_str!("families/delta_h/schedule.rs"), libraries: &[WORK] },
     Source { family: "delta_h", text: include_str!("families/delta_h/recurrence.rs"), libraries: &[WORK, STATES] },
-    Source { family: "delta_h_narrow", text: include_str!("families/delta_h/narrow.rs"), libraries: &[WORK, STATES] },
+    Source {
+        family: "delta_h_narrow",
+        text: include_str!("families/delta_h/narrow.rs"),
+        libraries: &[WORK, STATES, HALVES],
+    },
     Source {
         family: "delta_h_portable",
         text: include_str!("families/delta_h/portable.rs"),
@@ -70,6 +75,7 @@ mod tests {
         for source in super::SOURCES {
             for (name, library) in [
                 ("draft", super::DRAFT),
+                ("halves", super::HALVES),
                 ("math", super::MATH),
                 ("solve", super::SOLVE),
                 ("states", super::STATES),

@@ -1,6 +1,7 @@
 //! Device libraries: functions that several kernel families share.
 
 mod draft;
+mod halves;
 mod math;
 mod solve;
 mod states;
@@ -8,6 +9,7 @@ mod step;
 mod work;
 
 pub use draft::draft;
+pub use halves::halves;
 pub use math::math;
 pub use solve::solve;
 pub use states::states;

@@ -1,4 +1,4 @@
-//! The work list of `delta_h`: what its kernels know of the schedule that one of them writes.
+//! The work list of `delta_h`: what its kernels know of the schedule that one of them writes; rows of a chunk that is cut short.
 
 /// A header of [`HEADER`](work) words, then entries of [`ENTRY`](work) words: those of sequences and segments, longest first,
 /// and behind the most of these that there can be, those of maps.
@@ -56,16 +56,25 @@ pub mod work {
         kind >> 8 & 0xff
     }
 
-    /// Half a state from its image, which has the order of a warpgroup's registers.
-    fn load_image<const PAIRS: u32>(image: Global<f32>) -> [[f32; 2]; PAIRS] {
-        from_fn::<PAIRS>(|i| image.at([256 * i + 2 * tid]).load_v::<2>())
+    /// Zeros in the rows of a tile from `first` on; a warpgroup writes them.
+    fn clear_from(tile: Tile<bf16, Shape<64, 128>>, first: u32) {
+        for i in (16 * first + tid..16 * 64).step_by(128) {
+            tile.at([i / 16, 8 * (i % 16)]).store_v([bf16::ZERO; 8]);
+        }
     }
 
-    /// Writes the image of half a state.
-    fn store_image<const PAIRS: u32>(image: GlobalMut<f32>, pairs: [[f32; 2]; PAIRS]) {
-        #[unroll]
-        for i in 0..PAIRS {
-            image.at([256 * i + 2 * tid]).store_v(pairs[i]);
+    /// Stores the first rows of a tile of VS columns to rows from `row` on, at columns from v0 on; a warp writes them.
+    fn store_rows<const VS: u32>(
+        to: GlobalMut<bf16>,
+        tile: Tile<bf16, Shape<64, VS>>,
+        count: u32,
+        row: u32,
+        head: u32,
+        v0: u32,
+    ) {
+        for i in (lane..count * (VS / 8)).step_by(32) {
+            let (t, at) = (i / (VS / 8), i % (VS / 8) * 8);
+            to.at([row + t, head, v0 + at]).store_v(tile.at([t, at]).load_v::<8>());
         }
     }
 }

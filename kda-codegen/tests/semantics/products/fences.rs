@@ -2,6 +2,26 @@
 
 use super::*;
 
+/// The sum of A Aᵀ over the matrices of 64 x 64 in `a`.
+fn sum_of_squares(a: &[f32]) -> Vec<f32> {
+    let mut sum = vec![0.0; 64 * 64];
+    for a in a.chunks(64 * 64) {
+        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
+        sum.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
+    }
+    sum
+}
+
+/// The text has one proxy fence; without it a launch is a race.
+#[track_caller]
+fn its_one_fence_is_needed(run: &mut Run) {
+    let fence = "fence.proxy.async.shared::cta;";
+    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
+    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
+    let report = run.try_launch(1, &Options::default()).expect_err("a race");
+    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+}
+
 /// What threads store into a tile is fenced before products read it; without the fence, or the barrier, it is a race.
 #[test]
 fn stored_tiles_are_fenced_for_products() {
@@ -77,20 +97,12 @@ mod family {
     let mut random = Random::new(110);
     let steps = 5;
     let a = matrix(&mut random, steps * 64, 64);
-    let mut expected = vec![0.0; 64 * 64];
-    for a in a.chunks(64 * 64) {
-        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
-        expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
-    }
+    let expected = sum_of_squares(&a);
     let mut run = Run::new(source);
     run.assemble();
     run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
     assert_eq!(run.launch_everywhere(1).read::<f32>("c"), expected);
-    let fence = "fence.proxy.async.shared::cta;";
-    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
-    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
-    let report = run.try_launch(1, &Options::default()).expect_err("a race");
-    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+    its_one_fence_is_needed(&mut run);
 }
 
 /// A stage that its producers multiply before another role stores it by copies: the fence of the products, in the storing
@@ -136,22 +148,14 @@ mod family {
     let mut random = Random::new(111);
     let steps = 5;
     let a = matrix(&mut random, steps * 64, 64);
-    let mut expected = vec![0.0; 64 * 64];
-    for a in a.chunks(64 * 64) {
-        let square = product(a, &transposed(a, 64, 64), (64, 64, 64));
-        expected.iter_mut().zip(square).for_each(|(sum, x)| *sum += x);
-    }
+    let expected = sum_of_squares(&a);
     let mut run = Run::new(source);
     run.assemble();
     run.tensor("a", &a).tensor("c", &vec![0f32; 64 * 64]).set("steps", steps as u32);
     run.map("x", &vec![0u16; steps * 64 * 64], &[steps as u64 * 64, 64]);
     run.launch_everywhere(1);
     assert_eq!((run.read::<f32>("c"), run.read::<u16>("x")), (expected, bits(&a)));
-    let fence = "fence.proxy.async.shared::cta;";
-    assert_eq!(run.compiled.ptx.matches(fence).count(), 1);
-    run.compiled.ptx = run.compiled.ptx.replace(fence, "");
-    let report = run.try_launch(1, &Options::default()).expect_err("a race");
-    assert!(report.to_string().contains("fence.proxy.async"), "{report}");
+    its_one_fence_is_needed(&mut run);
 }
 
 /// Lanes that meet on the way to a barrier of the CTA leave the fence to it; without one it stands at their meeting.

@@ -8,26 +8,12 @@
 /// it is: w and kg^T are A operands in shared memory, h and v_new, which are stored anyway, the B operands. Products shrink
 /// with VS, and so does the chain from chunk to chunk, though it passes through shared memory twice: 395 ns a chunk with 16
 /// columns and 460 with 32, where S transposed takes 685 with 64.
-#[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::work, crate::device::states])]
+#[kda_dsl::kernels(arch = sm_90a, uses = [crate::device::work, crate::device::states, crate::device::halves])]
 pub mod delta_h_narrow {
     const BT: u32 = 64; // rows of a chunk
     const K: u32 = 128;
     const V: u32 = 128;
     const DECAY: u32 = 64; // SCALAR: place of the decay behind the factors of rows
-
-    /// Multiplies the two rows that a lane has of each 64 by their factors.
-    #[device]
-    fn scale<const N: u32>(s: &mut Acc<f32, 64, N>, factors: [f32; 2]) {
-        let pairs = s.fragment().pairs();
-        let scaled = from_fn::<{ N / 4 }>(|j| pairs[j] * [factors[j / (N / 8)], factors[j / (N / 8)]]);
-        s = Acc::of(Frag::<f32, 16, N>::from_pairs(scaled));
-    }
-
-    /// Half a state, from its image.
-    #[device]
-    fn image_at<const N: u32>(image: Global<f32>) -> Frag<f32, 16, N> {
-        Frag::<f32, 16, N>::from_pairs(work::load_image::<{ N / 4 }>(image))
-    }
 
     #[kernel(block = 224, grid = ctas, min_blocks_per_sm = 1)]
     #[roles(math = 0..4, load = 4..5, store = 5..6, decay = 6..7)]
@@ -231,8 +217,8 @@ pub mod delta_h_narrow {
                 if segment > 0 || in_place && kind & work::LAST == 0 {
                     let at = select(segment > 0, map0, map0 + work::segments_of(kind) - 1);
                     pdl::wait();
-                    low = Acc::of(image_at::<VS>(affine_b.at([at, head, v0 * K..])));
-                    high = Acc::of(image_at::<VS>(affine_b.at([at, head, v0 * K + 64 * VS..])));
+                    low = Acc::of(halves::load_image::<VS>(affine_b.at([at, head, v0 * K..])));
+                    high = Acc::of(halves::load_image::<VS>(affine_b.at([at, head, v0 * K + 64 * VS..])));
                 }
             }
             if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
@@ -249,8 +235,8 @@ pub mod delta_h_narrow {
                     high = Acc::<f32, 64, VS>::from_fn(|k, v| select(v0 + v == 64 + k, 1.0, 0.0));
                 } else if segment == 0 && in_place {
                     let at = map0 + work::segments_of(kind) - 1;
-                    work::store_image(affine_b.at([at, head, v0 * K..]), low.fragment().pairs());
-                    work::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high.fragment().pairs());
+                    halves::store_image(affine_b.at([at, head, v0 * K..]), low);
+                    halves::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high);
                 }
             }
 
@@ -259,14 +245,10 @@ pub mod delta_h_narrow {
                 for i in 0..folds {
                     // S <- M S + B, both factors in two parts: the product of what both leave over stays below the rounding of f32.
                     pdl::wait();
-                    let b_low = image_at::<VS>(affine_b.at([map0 + 1 + i, head, v0 * K..]));
-                    let b_high = image_at::<VS>(affine_b.at([map0 + 1 + i, head, v0 * K + 64 * VS..]));
-                    let (leading, rest) = low.split_a::<bf16>();
-                    leading.store(rounded.rows(0..64));
-                    rest.store(left_over.rows(0..64));
-                    let (leading, rest) = high.split_a::<bf16>();
-                    leading.store(rounded.rows(64..128));
-                    rest.store(left_over.rows(64..128));
+                    let b_low = halves::load_image::<VS>(affine_b.at([map0 + 1 + i, head, v0 * K..]));
+                    let b_high = halves::load_image::<VS>(affine_b.at([map0 + 1 + i, head, v0 * K + 64 * VS..]));
+                    halves::split_to(low, rounded.rows(0..64), left_over.rows(0..64));
+                    halves::split_to(high, rounded.rows(64..128), left_over.rows(64..128));
                     role_sync();
                     low = Acc::<f32, 64, VS>::zero();
                     high = Acc::<f32, 64, VS>::zero();
@@ -312,13 +294,8 @@ pub mod delta_h_narrow {
                 }
                 let mut out = if const { !MAPS } { outs.acquire() } else { 0 };
                 let state = if const { MAPS } { rounded } else { out.h };
-                if const { V_FIRST } {
-                    low.store_t(state.columns(0..64));
-                    high.store_t(state.columns(64..128));
-                } else {
-                    low.store(state.rows(0..64));
-                    high.store(state.rows(64..128));
-                }
+                halves::round_to::<V_FIRST, 0, VS>(low, state);
+                halves::round_to::<V_FIRST, 64, VS>(high, state);
                 role_sync();
                 x.mma(-wu_slot.w, if const { V_FIRST } { state } else { state.t() });
                 wgmma::commit();
@@ -327,8 +304,8 @@ pub mod delta_h_narrow {
                     out.commit();
                 }
                 let decay = [factors[2], factors[3]];
-                scale(&mut low, if const { SCALAR } { decay } else { [factors[0], factors[1]] });
-                scale(&mut high, decay);
+                halves::scale(&mut low, if const { SCALAR } { decay } else { [factors[0], factors[1]] });
+                halves::scale(&mut high, decay);
                 if const { !MAPS } {
                     out = outs.acquire();
                 }
@@ -342,7 +319,7 @@ pub mod delta_h_narrow {
                     x.store(v);
                     let values = if const { SCALAR } { gated } else { v };
                     if const { SCALAR } {
-                        scale(&mut x, [factors[0], factors[1]]);
+                        halves::scale(&mut x, [factors[0], factors[1]]);
                         x.store(gated);
                     }
                     // A barrier takes long to answer: it is asked in the shadow of others.
@@ -359,25 +336,17 @@ pub mod delta_h_narrow {
                     let state = if const { MAPS } { rounded } else { out.h };
                     // One half of s is rounded while the other is in flight.
                     wgmma::wait::<1>();
-                    if const { V_FIRST } {
-                        low.store_t(state.columns(0..64));
-                    } else {
-                        low.store(state.rows(0..64));
-                    }
+                    halves::round_to::<V_FIRST, 0, VS>(low, state);
                     // The compiler would sink what stands here to the next products, behind all waits, but for a branch.
                     if heads > 0 {
                         x = Acc::of(u);
                         if const { MAPS } {
                             x = x.map(|_, _, e| select(identity, 0.0, e));
                         }
-                        scale(&mut low, if const { SCALAR } { decay } else { [factors[0], factors[1]] });
+                        halves::scale(&mut low, if const { SCALAR } { decay } else { [factors[0], factors[1]] });
                     }
                     wgmma::wait::<0>();
-                    if const { V_FIRST } {
-                        high.store_t(state.columns(64..128));
-                    } else {
-                        high.store(state.rows(64..128));
-                    }
+                    halves::round_to::<V_FIRST, 64, VS>(high, state);
                     key_slot.release();
                     role_sync();
                     x.mma(-wu_slot.w, if const { V_FIRST } { state } else { state.t() });
@@ -388,7 +357,7 @@ pub mod delta_h_narrow {
                         out.commit();
                     }
                     if heads > 0 {
-                        scale(&mut high, decay);
+                        halves::scale(&mut high, decay);
                     }
                     if const { !MAPS } {
                         out = room.acquire();
@@ -400,9 +369,7 @@ pub mod delta_h_narrow {
                 // ---- Second product of the last chunk. Rows of other sequences count as zero, whatever they are.
                 let count = end - row0 - (chunks - 1) * BT;
                 if count < BT {
-                    for i in (16 * count + tid..16 * BT).step_by(128) {
-                        key_slot.kg.at([i / 16, 8 * (i % 16)]).store_v([bf16::ZERO; 8]);
-                    }
+                    work::clear_from(key_slot.kg, count);
                     x = x.map(|t, _, e| select(t < count, e, 0.0));
                 }
                 wu_slot.release();
@@ -410,7 +377,7 @@ pub mod delta_h_narrow {
                 x.store(v);
                 let values = if const { SCALAR } { gated } else { v };
                 if const { SCALAR } {
-                    scale(&mut x, [factors[0], factors[1]]);
+                    halves::scale(&mut x, [factors[0], factors[1]]);
                     x.store(gated);
                 }
                 role_sync();
@@ -427,12 +394,8 @@ pub mod delta_h_narrow {
             // ---- The state behind the last chunk
             if const { MAPS } {
                 if identity {
-                    let (leading, rest) = low.split_a::<bf16>();
-                    leading.store(rounded.rows(0..64));
-                    rest.store(left_over.rows(0..64));
-                    let (leading, rest) = high.split_a::<bf16>();
-                    leading.store(rounded.rows(64..128));
-                    rest.store(left_over.rows(64..128));
+                    halves::split_to(low, rounded.rows(0..64), left_over.rows(0..64));
+                    halves::split_to(high, rounded.rows(64..128), left_over.rows(64..128));
                     role_sync();
                     #[elect_one]
                     {
@@ -444,8 +407,8 @@ pub mod delta_h_narrow {
                     role_sync();
                 } else {
                     let at = map0 + segment;
-                    work::store_image(affine_b.at([at, head, v0 * K..]), low.fragment().pairs());
-                    work::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high.fragment().pairs());
+                    halves::store_image(affine_b.at([at, head, v0 * K..]), low);
+                    halves::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high);
                 }
             } else if kind & work::LAST != 0 {
                 let (slot, live) = states::slot_of(final_slots, n, slots_out, null);
@@ -498,10 +461,7 @@ pub mod delta_h_narrow {
                             bulk::wait_read::<1>();
                         }
                         if cut {
-                            for i in (lane..(end - row) * (VS / 8)).step_by(32) {
-                                let (t, at) = (i / (VS / 8), i % (VS / 8) * 8);
-                                v_rows.at([row + t, head, v0 + at]).store_v(slot.v.at([t, at]).load_v::<8>());
-                            }
+                            work::store_rows::<VS>(v_rows, slot.v, end - row, row, head, v0);
                         }
                         held.release();
                         held = slot;

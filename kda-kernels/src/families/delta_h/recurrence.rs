@@ -104,6 +104,7 @@ pub mod delta_h {
             >(),
             v: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, OUT_STAGES>(),
         };
+
         pdl::wait();
         pdl::launch_dependents();
         let items = schedule[[work::ENTRIES]] * heads * SLICES;
@@ -275,9 +276,7 @@ pub mod delta_h {
                 // ---- Second product of the last chunk. Rows of other sequences count as zero, whatever they are.
                 let count = end - row0 - (chunks - 1) * BT;
                 if count < BT {
-                    for i in (16 * count + tid..16 * BT).step_by(128) {
-                        key_slot.kg.at([i / 16, 8 * (i % 16)]).store_v([bf16::ZERO; 8]);
-                    }
+                    work::clear_from(key_slot.kg, count);
                     role_sync();
                     x = x.map(|_, t, e| select(t < count, e, 0.0));
                 }
@@ -346,10 +345,7 @@ pub mod delta_h {
                         bulk::wait_read::<1>();
                     }
                     if cut {
-                        for i in (lane..(end - row) * (VS / 8)).step_by(32) {
-                            let (t, at) = (i / (VS / 8), i % (VS / 8) * 8);
-                            v_rows.at([row + t, head, v0 + at]).store_v(slot.v.at([t, at]).load_v::<8>());
-                        }
+                        work::store_rows::<VS>(v_rows, slot.v, end - row, row, head, v0);
                     }
                     held.release();
                     held = slot;

@@ -229,63 +229,44 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHNarrowArgs, OpError> 
     })
 }
 
+/// Arguments of a kernel, by name: those that all kernels have, from a block of them, and its own.
+macro_rules! arguments_of {
+    ($kernel:ident, $from:ident, $($own:ident: $value:expr),*) => {
+        $kernel {
+            $($own: $value,)*
+            gate: $from.gate,
+            initial_f32: $from.initial_f32,
+            initial_bf16: $from.initial_bf16,
+            initial_slots: $from.initial_slots,
+            has_initial: $from.has_initial,
+            final_f32: $from.final_f32,
+            final_bf16: $from.final_bf16,
+            final_slots: $from.final_slots,
+            v_new: $from.v_new,
+            schedule: $from.schedule,
+            first_entry: $from.first_entry,
+            every: $from.every,
+            decays: $from.decays,
+            initial_k_first: $from.initial_k_first,
+            final_k_first: $from.final_k_first,
+            null: $from.null,
+            per_key_head: $from.per_key_head,
+            ctas: $from.ctas,
+        }
+    };
+}
+
 /// One launch, of the arguments that all variants are given.
 fn prepared(variant: Variant, args: DeltaHNarrowArgs, p: &Problem, pdl: bool) -> Result<PreparedLaunch, LaunchError> {
     match variant {
         Variant::Narrow(variant) => args.prepare(variant, pdl),
-        Variant::Hopper(variant) => DeltaHArgs {
-            w: args.w,
-            kg: args.kg,
-            u: args.u,
-            gate: args.gate,
-            initial_f32: args.initial_f32,
-            initial_bf16: args.initial_bf16,
-            initial_slots: args.initial_slots,
-            has_initial: args.has_initial,
-            final_f32: args.final_f32,
-            final_bf16: args.final_bf16,
-            final_slots: args.final_slots,
-            h: args.h,
-            v_new: args.v_new,
-            v_rows: args.v_rows,
-            schedule: args.schedule,
-            first_entry: args.first_entry,
-            every: args.every,
-            decays: args.decays,
-            initial_k_first: args.initial_k_first,
-            final_k_first: args.final_k_first,
-            null: args.null,
-            per_key_head: args.per_key_head,
-            ctas: args.ctas,
+        Variant::Hopper(variant) => {
+            let (w, kg, u, h, v_rows) = (args.w, args.kg, args.u, args.h, args.v_rows);
+            arguments_of!(DeltaHArgs, args, w: w, kg: kg, u: u, h: h, v_rows: v_rows).prepare(variant, pdl)
         }
-        .prepare(variant, pdl),
         Variant::Portable(variant) => {
             let h = args.h.map(flat).transpose()?;
-            DeltaHPortableArgs {
-                w: p.w,
-                kg: p.kg,
-                u: p.u,
-                gate: args.gate,
-                initial_f32: args.initial_f32,
-                initial_bf16: args.initial_bf16,
-                initial_slots: args.initial_slots,
-                has_initial: args.has_initial,
-                final_f32: args.final_f32,
-                final_bf16: args.final_bf16,
-                final_slots: args.final_slots,
-                h,
-                v_new: args.v_new,
-                schedule: args.schedule,
-                first_entry: args.first_entry,
-                every: args.every,
-                decays: args.decays,
-                initial_k_first: args.initial_k_first,
-                final_k_first: args.final_k_first,
-                null: args.null,
-                per_key_head: args.per_key_head,
-                ctas: args.ctas,
-            }
-            .prepare(variant, pdl)
+            arguments_of!(DeltaHPortableArgs, args, w: p.w, kg: p.kg, u: p.u, h: h).prepare(variant, pdl)
         }
     }
 }
