@@ -101,6 +101,11 @@ impl Case {
         self.heads * D * D + self.padding
     }
 
+    /// Where a head's state in a slot begins.
+    pub(super) fn place(&self, slot: usize, head: usize) -> usize {
+        slot * self.pitch() + head * D * D
+    }
+
     pub(super) fn channels(&self) -> usize {
         3 * self.heads * D
     }
