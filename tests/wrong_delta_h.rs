@@ -74,7 +74,7 @@ fn run_on(
 ) -> Result<Results, String> {
     let call = Call::new(Device::simulator(&executor), case).map_err(|e| e.to_string())?;
     call.enqueue_schedule(Stream::default()).map_err(|e| e.to_string())?;
-    let options = Options { variant: Some(variant), pdl: true };
+    let options = Options { variant: Some(variant), pdl: true, ..Options::default() };
     let planned = plan(&call.problem, &executor, &options).map_err(|e| e.to_string())?;
     for launch in planned.launches().iter().filter(|launch| !launch.is_empty()) {
         let desc = if launch.desc.entry == instead.entry { instead } else { launch.desc };

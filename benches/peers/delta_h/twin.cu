@@ -26,10 +26,11 @@ struct Args {
   const float* initial;  // [N, HV, 128, 128] or null
   float* final;          // the same or null
   __nv_bfloat16* v_new;  // [T, HV, 128]
-  const uint32_t* list;  // 16 words, of which the first two are numbers of entries of sequences and of maps; entries of 8 words
+  const uint32_t* list;  // 16 words with numbers of entries: 0 of whole sequences and first segments, 1 of maps, 4 of later segments;
+                         // entries of 8 words, of the first kind right behind them
   float2* maps_b;        // [maps, HV, 2, 32, 128] B of maps, each an image of registers
   uint32_t* maps_m;      // [maps, HV, 2, 128, 64] M of maps, transposed, two bf16 a word: rounded, and what that leaves over
-  uint32_t heads, first; // word of the first entry
+  uint32_t heads, more;  // word of the first entry of another kind
 };
 static_assert(sizeof(Args) == 832, "as the host packs it");
 
@@ -179,15 +180,17 @@ INLINE void decay(float (&d)[32], const float4* f) {
 
 // ---- What there is to do
 
-template <int VS> struct Item {
+// Maps are made of cut sequences' first segments, too.
+template <int VS, int MODE> struct Item {
   int head, slice, row0, end, chunks;
   uint32_t sequence, h0, kind, map0;
   __device__ Item(const Args& p, uint32_t item) {
-    const uint32_t* entry = p.list + p.first + item / (D / VS) / p.heads * 8;
+    const uint32_t number = item / (D / VS) / p.heads, first = __ldg(p.list);
+    const uint32_t* entry = p.list + (number < first ? 16 + 8 * number : p.more + 8 * (number - first));
     slice = item % (D / VS), head = item / (D / VS) % p.heads;
     sequence = __ldg(entry + SEQUENCE), row0 = __ldg(entry + ROW0), end = __ldg(entry + END);
     h0 = __ldg(entry + H0) + __ldg(entry + FIRST_CHUNK), kind = __ldg(entry + KIND), map0 = __ldg(entry + MAP0);
-    chunks = (end - row0 + BT - 1) / BT;
+    chunks = MODE == MAPS && (kind >> 8 & 255) == 1 ? 0 : (end - row0 + BT - 1) / BT;
   }
   __device__ int segment() const { return kind & 0xff; }
   // Maps that are applied to B of the first segment.
@@ -208,7 +211,7 @@ template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS
   uint64_t policy = 0;
   if constexpr (MODE >= MAPS) policy = load_policy<MODE>();
   EACH_ITEM(it) {
-    const Item<VS> i(p, item_of(it, items));
+    const Item<VS, MODE> i(p, item_of(it, items));
     const int x = i.slice * VS % 64, z = 2 * i.head + i.slice * VS / 64;
     if (i.chunks > 0) {
       wait(&s.first_free, first.of(0)), first.next(0);
@@ -246,10 +249,10 @@ template <int VS, int CL, int MODE> INLINE void load_role(const Args& p, Smem<VS
   }
 }
 
-template <int VS> INLINE void decay_role(const Args& p, Smem<VS>& s, uint32_t items, int lane) {
+template <int VS, int MODE> INLINE void decay_role(const Args& p, Smem<VS>& s, uint32_t items, int lane) {
   Turns full{0};
   EACH_ITEM(it) {
-    const Item<VS> i(p, item_of(it, items));
+    const Item<VS, MODE> i(p, item_of(it, items));
     for (int c = 0, g = 0; c < i.chunks; c++, g = (g + 1) % STAGES) {
       wait(&s.gate_full[g], full.of(g)), full.next(g);
       float e[4];
@@ -264,11 +267,11 @@ template <int VS> INLINE void decay_role(const Args& p, Smem<VS>& s, uint32_t it
   }
 }
 
-template <int VS, bool FIRST> INLINE void store_role(const Args& p, Smem<VS>& s, uint32_t items, int lane) {
+template <int VS, int MODE> INLINE void store_role(const Args& p, Smem<VS>& s, uint32_t items, int lane) {
   const bool leads = elected();
   Turns full{0};
   EACH_ITEM(it) {
-    const Item<VS> i(p, item_of(it, items));
+    const Item<VS, MODE> i(p, item_of(it, items));
     if (i.chunks == 0) continue;
     // A slot is held while the next one is stored.
     for (int c = 0; c <= i.chunks; c++) {
@@ -277,8 +280,8 @@ template <int VS, bool FIRST> INLINE void store_role(const Args& p, Smem<VS>& s,
       wait(&s.out_full[b], full.of(b)), full.next(b);
       if (leads) {
         fence_proxy();
-        if (c < i.chunks) store<FIRST>(p.h, i.slice * VS, ((i.h0 + c) * p.heads + i.head) * D, s.h[b]);
-        if (c > 0 && !cut) store<FIRST>(p.v, i.head * D + i.slice * VS, row, s.v[b]);
+        if (c < i.chunks) store<MODE != WHOLE>(p.h, i.slice * VS, ((i.h0 + c) * p.heads + i.head) * D, s.h[b]);
+        if (c > 0 && !cut) store<MODE != WHOLE>(p.v, i.head * D + i.slice * VS, row, s.v[b]);
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         stores_read<1>();
         if (c > 0) arrive(&s.out_free[b ^ 1]);
@@ -339,7 +342,7 @@ template <int VS, int CL, int MODE> INLINE void math_role(const Args& p, Smem<VS
   auto rest = [&] { settle(low), settle(high); };
 
   EACH_ITEM(it) {
-    const Item<VS> i(p, item_of(it, items));
+    const Item<VS, MODE> i(p, item_of(it, items));
     // All lanes have one number of chunks, and the compiler knows it.
     const int chunks = __shfl_sync(~0u, i.chunks, 0);
     const size_t state = ((size_t)i.sequence * p.heads + i.head) * D * D + i.slice * VS + strip * 16 + lane / 4;
@@ -518,7 +521,7 @@ template <int VS, int CL, int MODE> INLINE void math_role(const Args& p, Smem<VS
           uint32_t* mine = to + j % 2 * 8 * 64 + j / 2 * 4;
           mine[0] = a[j], mine[32] = a[16 + j], mine[D * 64] = u[j], mine[D * 64 + 32] = v[j];
         }
-      } else {
+      } else if (chunks > 0) {
         float2* to = image(i.segment());
 #pragma unroll
         for (int j = 0; j < 16; j++) {
@@ -555,12 +558,13 @@ template <int VS, int CL, int MODE> INLINE void recurrence(const Args& p) {
   if constexpr (CL == 2) asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
   if constexpr (MODE != FOLD) wait_for_predecessor();
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  const uint32_t items = __ldg(p.list + (MODE == MAPS)) * p.heads * (D / VS);
+  const uint32_t more = MODE == MAPS ? __ldg(p.list + 1) : MODE == FOLD ? __ldg(p.list + 4) : 0;
+  const uint32_t items = (__ldg(p.list) + more) * p.heads * (D / VS);
   if (warp < 4) math_role<VS, CL, MODE>(p, s, items, warp, lane);
-  else if (warp == 6) decay_role<VS>(p, s, items, lane);
+  else if (warp == 6) decay_role<VS, MODE>(p, s, items, lane);
   else if (warp == 4) {
     if (elected()) load_role<VS, CL, MODE>(p, s, items);
-  } else if constexpr (MODE != MAPS) store_role<VS, MODE != WHOLE>(p, s, items, lane);
+  } else if constexpr (MODE != MAPS) store_role<VS, MODE>(p, s, items, lane);
   __syncwarp();
   // Its successor waits for this grid, and through it for the one before.
   if constexpr (MODE == FOLD) wait_for_predecessor();

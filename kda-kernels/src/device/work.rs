@@ -1,13 +1,14 @@
 //! The work list of `delta_h`: what its kernels know of the schedule that one of them writes; rows of a chunk that is cut short.
 
-/// A header of [`HEADER`](work) words, then entries of [`ENTRY`](work) words: those of sequences and segments, longest first,
-/// and behind the most of these that there can be, those of maps.
+/// A header of [`HEADER`](work) words, then three lists of entries of [`ENTRY`](work) words, each behind the most that the one
+/// ahead of it can have: whole sequences and first segments, longest first; later segments; maps of inner ones.
 #[kda_dsl::device_lib]
 pub mod work {
     const HEADER: u32 = 16;
-    // Words of the header.
+    // Words of the header: numbers of entries.
     const ENTRIES: u32 = 0;
     const MAPS: u32 = 1;
+    const LATER: u32 = 4;
 
     const ENTRY: u32 = 8;
     // Words of an entry.

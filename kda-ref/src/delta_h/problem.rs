@@ -93,7 +93,7 @@ pub struct Problem<'a> {
 impl Problem<'_> {
     /// What the boundaries say.
     pub fn schedule(&self) -> Schedule {
-        let room = Room { h: self.h_buffer.map(|(capacity, _)| capacity), segments: None };
+        let room = Room { h: self.h_buffer.map(|(capacity, _)| capacity), ..Room::default() };
         Schedule::new(self.cu_seqlens, self.rows, self.h_every, room)
     }
 

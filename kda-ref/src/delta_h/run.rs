@@ -1,7 +1,7 @@
 //! Walks the sequences and heads of a call.
 
 use super::problem::{Problem, Refusal, validate};
-use super::schedule::{Schedule, Sequence, Split, segment_chunks};
+use super::schedule::{Schedule, Sequence, Split};
 use super::segments::{Fold, next_start};
 use super::step::{Chunk, Real, golden};
 use super::{CHUNK, HEAD, STATE};
@@ -101,9 +101,12 @@ pub(crate) fn walk<T: Real>(p: &Problem<'_>, machine: &Machine<T>) -> Result<Res
             // The start of the segment that is walked.
             let mut start = Vec::new();
             for segment in 0..parts {
-                let (first, end) = segment_chunks(chunks, segment, parts);
+                let of = |segment| {
+                    machine.segments.as_ref().map_or((0, chunks), |(split, _)| split.segment(chunks, segment))
+                };
+                let (first, end) = of(segment);
                 if let Some((_, fold)) = machine.segments.as_ref().filter(|_| segment > 0) {
-                    let before = segment_chunks(chunks, segment - 1, parts);
+                    let before = of(segment - 1);
                     let gather = |index| p.chunk(&sequence, index, head, machine.exp2);
                     state = match segment {
                         1 => state,

@@ -1,7 +1,7 @@
 //! Which sequences are processed, where their chunks go, and the work list of a launch.
 //!
-//! Sequence n is processed when for every m <= n: `0 <= cu[m] <= cu[m+1] <= T`, and its stored chunk states fit the
-//! capacity. From the first violation on nothing of that and later sequences is processed. With one of every m chunk states
+//! Sequence n is processed when for every m <= n: `0 <= cu[m] <= cu[m+1] <= T`, it is no longer than promised, and its stored
+//! chunk states fit the capacity. From the first violation on nothing of that and later sequences is processed. With one of every m chunk states
 //! stored, sequence n of c chunks stores `ceil(c / m)` of them, from h index `chunk_offsets[n]` on. The status says all that
 //! the first sequence that is not processed lacks.
 //!
@@ -17,6 +17,8 @@ pub const PAST_THE_ROWS: u32 = 2;
 pub const PAST_THE_CAPACITY: u32 = 4;
 /// Status bit: more segments than the workspace has places for.
 pub const PAST_THE_SEGMENTS: u32 = 8;
+/// Status bit: a sequence longer than was promised.
+pub const PAST_THE_LONGEST: u32 = 16;
 
 /// What there is room for beside the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Room {
     pub h: Option<usize>,
     /// How sequences are cut, and the most segments of all that are; absent: none is cut.
     pub segments: Option<(Split, usize)>,
+    /// Most rows of a sequence, as promised; absent: any number.
+    pub longest: Option<usize>,
 }
 
 /// A sequence that is processed.
@@ -87,7 +91,8 @@ impl Schedule {
                 out.status = if ends.is_none() { OUT_OF_ORDER } else { 0 }
                     + if rows_of.1 > rows { PAST_THE_ROWS } else { 0 }
                     + if room.h.is_some_and(|capacity| h + stored > capacity) { PAST_THE_CAPACITY } else { 0 }
-                    + if room.segments.is_some_and(|(_, most)| segments + more > most) { PAST_THE_SEGMENTS } else { 0 };
+                    + if room.segments.is_some_and(|(_, most)| segments + more > most) { PAST_THE_SEGMENTS } else { 0 }
+                    + if room.longest.is_some_and(|most| rows_of.1 - rows_of.0 > most) { PAST_THE_LONGEST } else { 0 };
                 if out.status == 0 {
                     (h, out.chunks, segments) = (h + stored, out.chunks + sequence.chunks(), segments + more);
                     out.sequences.push(sequence);
@@ -106,11 +111,10 @@ impl Schedule {
     /// The entries of the launches. `split` is absent where sequences are never cut.
     pub fn work_list(&self, split: Option<Split>) -> WorkList {
         let mut list = WorkList::default();
-        let mut inner = Vec::new();
         for s in &self.sequences {
             let parts = split.map_or(1, |split| split.parts(s.chunks()));
             let entry = |segment: usize| {
-                let (first, end) = segment_chunks(s.chunks(), segment, parts);
+                let (first, end) = split.map_or((0, s.chunks()), |split| split.segment(s.chunks(), segment));
                 Entry {
                     sequence: s.n,
                     rows: s.chunk_rows(first, end),
@@ -124,52 +128,61 @@ impl Schedule {
                     map: list.map_slots,
                 }
             };
-            list.main.extend((0..parts).map(entry));
+            list.first.push(entry(0));
+            list.later.extend((1..parts).map(entry));
+            let both = |segment| [entry(segment), Entry { identity: true, ..entry(segment) }];
+            list.maps.extend((1..parts - 1).flat_map(both));
             if parts > 1 {
-                list.maps.push(entry(0));
-                let both = |segment| [entry(segment), Entry { identity: true, ..entry(segment) }];
-                inner.extend((1..parts - 1).flat_map(both));
                 list.map_slots += parts;
             }
         }
-        list.maps.extend(inner);
-        // Whole sequences and first segments, longest first; then the others, late ones first.
         let chunks = |entry: &Entry| (entry.rows.1 - entry.rows.0).div_ceil(CHUNK);
-        let place = |entry: &Entry| match entry.segment {
-            0 => (0, std::cmp::Reverse(chunks(entry))),
-            segment => (1, std::cmp::Reverse(segment)),
-        };
-        list.main.sort_by_key(place);
+        list.first.sort_by_key(|entry| std::cmp::Reverse(chunks(entry)));
+        list.later.sort_by_key(|entry| std::cmp::Reverse(entry.segment));
         list
     }
 }
 
-/// How long sequences are cut into segments.
+/// How long sequences are cut into segments: as many as there may be, of at least so many chunks on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Most segments of a sequence.
     pub most: usize,
-    /// Least chunks of a segment.
+    /// Fewest segments of a sequence that is cut.
+    pub fewest: usize,
+    /// Least chunks of a segment, on average.
     pub least: usize,
+    /// Length of the first segment in halves of another's.
+    pub first: usize,
 }
 
 impl Split {
-    /// What a number of value heads takes; above 6 heads sequences are never cut.
+    /// What a number of value heads takes; above 8 heads sequences are never cut.
     pub fn of_heads(value_heads: usize) -> Option<Split> {
-        let least = (7 * value_heads / 2).max(10);
-        (1..=6).contains(&value_heads).then(|| Split { most: ((132 / (4 * value_heads) + 3) / 2).min(9), least })
+        match value_heads {
+            1..=6 => Some(Split {
+                most: ((132 / (4 * value_heads) + 3) / 2).min(9),
+                fewest: 3,
+                least: (7 * value_heads / 2).max(10),
+                first: 2,
+            }),
+            7..=8 => Some(Split { most: 5, fewest: 5, least: 16, first: 3 }),
+            _ => None,
+        }
     }
 
-    /// Segments of a sequence of this many chunks: at least 3, or 1.
+    /// Segments of a sequence of this many chunks: at least the fewest, or 1.
     pub fn parts(&self, chunks: usize) -> usize {
         let parts = self.most.min(chunks / self.least);
-        if parts < 3 { 1 } else { parts }
+        if parts < self.fewest { 1 } else { parts }
     }
-}
 
-/// First and end chunk of a segment of a sequence of `chunks` chunks.
-pub fn segment_chunks(chunks: usize, segment: usize, parts: usize) -> (usize, usize) {
-    (chunks * segment / parts, chunks * (segment + 1) / parts)
+    /// First and end chunk of a segment of a sequence of this many chunks.
+    pub fn segment(&self, chunks: usize, segment: usize) -> (usize, usize) {
+        let halves = |segment: usize| if segment == 0 { 0 } else { self.first + 2 * (segment - 1) };
+        let at = |segment| chunks * halves(segment) / halves(self.parts(chunks));
+        (at(segment), at(segment + 1))
+    }
 }
 
 /// One item of work: a sequence, or a segment of one.
@@ -211,9 +224,11 @@ impl Entry {
 /// The entries of each launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkList {
-    /// Uncut sequences and first segments, longest first; then further segments, late ones first.
-    pub main: Vec<Entry>,
-    /// The affine parts of the first segments of cut sequences, then part and matrix of each inner segment.
+    /// Uncut sequences and first segments, longest first.
+    pub first: Vec<Entry>,
+    /// Further segments, late ones first.
+    pub later: Vec<Entry>,
+    /// Affine part and matrix of each inner segment, neither first nor last.
     pub maps: Vec<Entry>,
     /// Places of maps: as many as a cut sequence has segments.
     pub map_slots: usize,
@@ -226,7 +241,7 @@ mod tests {
     #[test]
     fn stops_at_the_first_violation() {
         let read = |cu: &[i64], h| {
-            let s = Schedule::new(cu, 300, 2, Room { h, segments: None });
+            let s = Schedule::new(cu, 300, 2, Room { h, ..Room::default() });
             (s.sequences.len(), s.chunk_offsets, s.status, s.chunks)
         };
         assert_eq!(read(&[0, 64, 64, 300], None), (3, vec![0, 1, 1, 3], 0, 5));
@@ -242,35 +257,62 @@ mod tests {
         assert_eq!(read(&[i64::MIN, i64::MAX], Some(0)), (0, vec![0, 0], OUT_OF_ORDER, 0));
         assert_eq!(read(&[5], None), (0, vec![0], 0, 0));
         let segments = |most| {
-            let room = Room { h: None, segments: Some((Split { most: 4, least: 2 }, most)) };
+            let room = Room { segments: Some((SPLIT, most)), ..Room::default() };
             Schedule::new(&[0, 64 * 6, 64 * 11, 64 * 20], 1280, 1, room)
         };
         assert_eq!((segments(7).status, segments(7).sequences.len()), (0, 3));
         assert_eq!((segments(6).status, segments(6).chunk_offsets), (PAST_THE_SEGMENTS, vec![0, 6, 11, 11]));
+        let longest = |rows| {
+            let room = Room { longest: Some(rows), ..Room::default() };
+            Schedule::new(&[0, 70, 200, 210], 300, 1, room)
+        };
+        assert_eq!((longest(130).status, longest(130).sequences.len()), (0, 3));
+        assert_eq!((longest(129).status, longest(129).chunk_offsets), (PAST_THE_LONGEST, vec![0, 2, 2, 2]));
+        assert_eq!(longest(0).sequences.len(), 0);
+    }
+
+    const SPLIT: Split = Split { most: 4, fewest: 3, least: 2, first: 2 };
+
+    #[test]
+    fn segments_of_a_sequence() {
+        assert_eq!(Split::of_heads(1), Some(Split { most: 9, fewest: 3, least: 10, first: 2 }));
+        assert_eq!(Split::of_heads(6), Some(Split { most: 4, fewest: 3, least: 21, first: 2 }));
+        assert_eq!((Split::of_heads(8).map(|split| split.parts(128)), Split::of_heads(9)), (Some(5), None));
+        for (split, chunks) in
+            (1..=8).filter_map(Split::of_heads).chain([SPLIT]).flat_map(|s| (0..400).map(move |c| (s, c)))
+        {
+            let parts = split.parts(chunks);
+            let segments: Vec<_> = (0..parts).map(|segment| split.segment(chunks, segment)).collect();
+            assert!(segments.windows(2).all(|pair| pair[0].1 == pair[1].0), "{split:?}, {chunks} chunks");
+            assert_eq!((segments[0].0, segments[parts - 1].1), (0, chunks));
+            let lengths: Vec<_> = segments.iter().map(|segment| segment.1 - segment.0).collect();
+            let others = &lengths[1.min(parts - 1)..];
+            assert!(others.iter().max().unwrap() - others.iter().min().unwrap() <= 1, "{lengths:?}");
+            assert!(parts == 1 || (2 * lengths[0]).abs_diff(split.first * lengths[1]) <= 4, "{lengths:?}");
+        }
+        let eight = Split::of_heads(8).unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(|segment| eight.segment(128, segment).1), [34, 58, 81, 104, 128]);
     }
 
     #[test]
     fn segments_cover_a_sequence_once() {
-        assert_eq!(Split::of_heads(1), Some(Split { most: 9, least: 10 }));
-        assert_eq!((Split::of_heads(6), Split::of_heads(7)), (Some(Split { most: 4, least: 21 }), None));
         let schedule = Schedule::new(&[3, 3 + 7 * 64 - 5, 500, 500 + 64 * 9], 2000, 1, Room::default());
-        let list = schedule.work_list(Some(Split { most: 4, least: 2 }));
+        let list = schedule.work_list(Some(SPLIT));
         // Three and four segments, and the empty sequence between them.
-        assert_eq!((list.main.len(), list.maps.len(), list.map_slots), (3 + 1 + 4, 3 + 5, 7));
+        assert_eq!((list.first.len(), list.later.len(), list.maps.len(), list.map_slots), (3, 2 + 3, 2 * (1 + 2), 7));
         let of = |entry: &Entry| (entry.sequence, entry.segment);
-        let order = [(0, 0), (2, 0), (1, 0), (2, 3), (0, 2), (2, 2), (0, 1), (2, 1)];
-        assert_eq!(list.main.iter().map(of).collect::<Vec<_>>(), order);
-        let last = list.main[3];
+        assert_eq!(list.first.iter().map(of).collect::<Vec<_>>(), [(0, 0), (2, 0), (1, 0)]);
+        assert_eq!(list.later.iter().map(of).collect::<Vec<_>>(), [(2, 3), (0, 2), (2, 2), (0, 1), (2, 1)]);
+        let last = list.later[0];
         assert_eq!((last.map, last.parts, last.last, last.rows.1, last.chunk), (3, 4, true, 1076, 7 + 1 + 6));
-        let inner = list.main[6];
+        let inner = list.later[3];
         assert_eq!((inner.rows, inner.first, inner.h, inner.last), ((131, 259), 2, 0, false));
-        assert_eq!(list.maps[3].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
+        assert_eq!(list.maps[1].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
         let maps: Vec<_> = list.maps.iter().map(|entry| (of(entry), entry.identity)).collect();
-        assert_eq!(maps[..2], [((0, 0), false), ((2, 0), false)]);
         let matrices =
             [((0, 1), false), ((0, 1), true), ((2, 1), false), ((2, 1), true), ((2, 2), false), ((2, 2), true)];
-        assert_eq!(maps[2..], matrices);
-        let mut rows: Vec<_> = list.main.iter().map(|entry| entry.rows).collect();
+        assert_eq!(maps, matrices);
+        let mut rows: Vec<_> = list.first.iter().chain(&list.later).map(|entry| entry.rows).collect();
         rows.sort_unstable();
         assert!(rows.windows(2).all(|pair| pair[0].1 == pair[1].0) && rows[0].0 == 3 && rows[7].1 == 1076);
     }

@@ -26,6 +26,7 @@ const KDA_VK: Contract = Contract { name: "kda-vk", text: "a gate a key channel;
 const SCALAR: Contract = Contract { name: "scalar", text: "one gate a head and row; states and h [K, V]" };
 const SERIAL: Contract =
     Contract { name: "serial", text: "a gate a key channel; states and h [K, V]; no sequence is cut into segments" };
+const OPEN: Contract = Contract { name: "open", text: "as kda, where the host does not know the longest sequence" };
 
 /// The operator.
 pub struct DeltaH;
@@ -36,7 +37,7 @@ impl Subject for DeltaH {
     }
 
     fn contracts(&self) -> &'static [Contract] {
-        &[KDA, KDA_VK, SCALAR, SERIAL]
+        &[KDA, KDA_VK, SCALAR, SERIAL, OPEN]
     }
 
     /// No call writes what the next one reads.
@@ -116,8 +117,9 @@ struct Layer {
 impl Layer {
     fn new(arena: &mut Arena, contract: &Contract, shape: Shape) -> Result<Layer, Failure> {
         let Shape { t, h, n } = shape;
-        let split = [KDA, KDA_VK].contains(contract);
-        let batch = Batch { sequences: n, rows: t, heads: h, h_every: 1, split };
+        let split = [KDA, KDA_VK, OPEN].contains(contract);
+        let longest = if *contract == OPEN { None } else { shape.lengths().into_iter().max() };
+        let batch = Batch { sequences: n, rows: t, heads: h, h_every: 1, split, longest };
         let mut end = 0;
         let ends: Vec<i32> = shape.lengths().iter().map(|length| (end += length, end as i32).1).collect();
         let cu_seqlens = arena.upload(&[&[0], &ends[..]].concat())?;
@@ -131,6 +133,7 @@ impl Layer {
             h_every: 1,
             capacity: Some(batch.h_states()),
             split,
+            longest,
         };
         let matrices = |arena: &mut Arena, content: Content, elem: Elem, count: u64| {
             let dense = arena.tensor(content, elem, &[count, h, HEAD, HEAD])?;
@@ -163,6 +166,7 @@ impl Layer {
             sequences: n,
             h_every: 1,
             split,
+            longest,
         };
         Ok(Layer { problem, schedule, shape })
     }
@@ -176,7 +180,7 @@ impl Call for Layer {
         launch: Launch,
     ) -> Result<Plan, OpError> {
         let variant = kernel.and_then(Variant::of);
-        plan(&self.problem, executor, &Options { variant, pdl: launch != Launch::Plain })
+        plan(&self.problem, executor, &Options { variant, pdl: launch != Launch::Plain, ..Options::default() })
     }
 
     fn ahead(&self, executor: &dyn Executor) -> Result<Option<(&'static str, Plan)>, OpError> {

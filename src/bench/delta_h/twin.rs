@@ -78,30 +78,30 @@ fn of(name: &str) -> (u64, u32) {
 /// The launches of a call; `None` if the kernel walks segments where there are none, or the other way round.
 pub fn launches(problem: &Problem, kernel: &Kernel, launch: Launch) -> Option<Vec<PreparedLaunch>> {
     let batch = problem.batch();
-    let ([entries, map_entries], [first, first_map]) = (batch.entries(), batch.first_entries());
+    let ([first, later, maps], [_, later_word, maps_word]) = (batch.entries(), batch.first_entries());
     let pdl = launch != Launch::Plain;
     match (batch.cut(), kernel.ahead) {
-        (Some(_), Some(maps)) => Some(vec![
-            prepare(problem, maps, map_entries, first_map, pdl),
+        (Some(_), Some(ahead)) => Some(vec![
+            prepare(problem, ahead, first + maps, maps_word, pdl),
             // It starts beside the one ahead of it, as ours does.
-            prepare(problem, kernel.desc, entries, first, true),
+            prepare(problem, kernel.desc, first + later, later_word, true),
         ]),
-        (None, None) => Some(vec![prepare(problem, kernel.desc, entries, first, pdl)]),
+        (None, None) => Some(vec![prepare(problem, kernel.desc, first, later_word, pdl)]),
         _ => None,
     }
 }
 
-/// A launch over at most so many entries from a word of the schedule on.
-fn prepare(problem: &Problem, desc: &'static KernelDesc, entries: u64, first: u64, pdl: bool) -> PreparedLaunch {
+/// A launch over at most so many entries, of the first kind and of one that begins at a word of the schedule.
+fn prepare(problem: &Problem, desc: &'static KernelDesc, entries: u64, more: u64, pdl: bool) -> PreparedLaunch {
     let (columns, _) = of(desc.entry);
     let heads = problem.batch().heads;
     let items = entries * heads * (HEAD / columns);
     let grid = [items.min(MULTIPROCESSORS) as u32, 1, 1];
-    PreparedLaunch { desc, grid, params: params(problem, first), maps: maps(problem, desc.entry), pdl }
+    PreparedLaunch { desc, grid, params: params(problem, more), maps: maps(problem, desc.entry), pdl }
 }
 
 /// The argument, field by field as the twin's `Args` has them; the places of tensor maps are zero.
-fn params(problem: &Problem, first: u64) -> Vec<u8> {
+fn params(problem: &Problem, more: u64) -> Vec<u8> {
     let address = |tensor: Option<TensorArg>| tensor.map_or(0, |tensor| tensor.ptr);
     let gate = match problem.gate {
         Gate::Cumulative(gate) | Gate::Decay(gate) | Gate::Scalar(gate) => gate.ptr,
@@ -117,7 +117,7 @@ fn params(problem: &Problem, first: u64) -> Vec<u8> {
     ];
     let mut params = vec![0; (MAPS * MAP_BYTES) as usize];
     params.extend(pointers.iter().flat_map(|pointer| pointer.to_le_bytes()));
-    params.extend([problem.batch().heads as u32, first as u32].iter().flat_map(|word| word.to_le_bytes()));
+    params.extend([problem.batch().heads as u32, more as u32].iter().flat_map(|word| word.to_le_bytes()));
     params
 }
 

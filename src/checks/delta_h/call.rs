@@ -157,6 +157,7 @@ impl<'d> Call<'d> {
             h_every: batch.h_every,
             capacity: sw.h_out.then_some(s.capacity as u64),
             split: case.split,
+            longest: case.batch().longest,
         };
         let problem = Problem {
             kg,
@@ -176,6 +177,7 @@ impl<'d> Call<'d> {
             sequences: n,
             h_every: batch.h_every,
             split: case.split,
+            longest: case.batch().longest,
         };
         Ok(Call {
             problem,
@@ -232,8 +234,11 @@ impl<'d> Call<'d> {
             rows: count(batch.rows),
             capacity: s.capacity.map_or(u32::MAX, count),
             every: batch.h_every,
+            longest: batch.longest.map_or(u32::MAX, count),
             most: cut.map_or(1, |cut| count(cut.most)),
+            fewest: cut.map_or(2, |cut| count(cut.fewest)),
             least: cut.map_or(1, |cut| count(cut.least)),
+            first_halves: cut.map_or(2, |cut| count(cut.first)),
             most_segments: count(batch.segments()),
         };
         Ok(args.prepare(variant.ok_or("no variant for the type of the boundaries")?, false)?)

@@ -69,6 +69,7 @@ fn batch_of(sample: &Sample, split: bool) -> Batch {
         heads: sample.switches.hv as u64,
         h_every: sample.switches.h_every as u32,
         split,
+        longest: None,
     }
 }
 

@@ -194,7 +194,8 @@ pub fn on_variants(
     for (at, variant) in variants.iter().copied().filter(|v| fits(*v, &case, capability)).enumerate() {
         let order = if at % 4 == 1 || at % 4 == 2 { StateOrder::VFirst } else { StateOrder::KFirst };
         let placed = case.in_orders(order, h_order(variant));
-        let options = Options { variant: Some(variant), pdl: at % 2 == 1 };
+        // Segments: each variant with another one for the maps.
+        let options = Options { variant: Some(variant), maps: maps_of(at), pdl: at % 2 == 1 };
         let (results, kernels) = run(device, &placed, &options)?;
         let mut wrong_bits = 0;
         match first.get(&sums(variant)) {
@@ -216,10 +217,16 @@ pub fn on_variants(
     Ok(())
 }
 
-/// Runs a case with a variant, launched while its predecessor may still run.
-pub fn one_call(device: Device, case: &Case, variant: impl Into<Variant>, tally: &mut Tally) -> Result<(), Failure> {
+/// One of the variants that compute maps, in turns.
+pub fn maps_of(turn: usize) -> Option<Variant> {
+    let all: Vec<Variant> = Variant::all().filter(|v| v.maps()).collect();
+    Some(all[turn % all.len()])
+}
+
+/// Runs a case with these options.
+pub fn one_call(device: Device, case: &Case, options: &Options, tally: &mut Tally) -> Result<(), Failure> {
     let expected = Expected::of(case)?;
-    let (results, _) = run(device, case, &Options { variant: Some(variant.into()), pdl: true })?;
+    let (results, _) = run(device, case, options)?;
     tally.judge(&results, &expected)
 }
 

@@ -28,7 +28,7 @@ use kda_ref::layout::StateOrder;
 use kda_ref::replay::{Case as Golden, Comparison};
 use kda_ref::rng::Rng;
 use kda_runtime::Backend;
-use kda_runtime::operators::delta_h::Variant;
+use kda_runtime::operators::delta_h::{Options, Variant};
 
 pub use super::conv_verify::Failure;
 
@@ -112,11 +112,12 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
     let variant = Variant::of(desc);
     let variant = variant.ok_or_else(|| format!("{} is no variant of delta_h", desc.entry))?;
     let of_maps = |v: &Variant| walks_segments(*v) && v.v_first() == variant.v_first();
-    let walks = if variant.maps() { Variant::all().find(of_maps) } else { Some(variant) };
-    let walks = walks.ok_or("no variant needs the maps")?;
+    let (walks, maps) =
+        if variant.maps() { (Variant::all().find(of_maps), Some(variant)) } else { (Some(variant), None) };
+    let options = Options { variant: Some(walks.ok_or("no variant needs the maps")?), maps, pdl: true };
     let case = sample_plan(variant, seed % 2 == 1).draw(seed);
     let mut tally = judge::Tally::default();
-    judge::one_call(device, &case, walks, &mut tally).map_err(|cause| cause.to_string())?;
+    judge::one_call(device, &case, &options, &mut tally).map_err(|cause| cause.to_string())?;
     for row in tally.rows(desc.entry) {
         sink(row, 1.0);
     }

@@ -82,7 +82,7 @@ fn segments(backend: Backend, rng: &mut Rng) -> Vec<Plan> {
         let drawn = Switches { gate, damage: None, ..Switches::random(rng, most_hv) };
         let switches = Switches { h: drawn.hv, ..drawn };
         let mut lengths = random_lengths(rng, 3, 300);
-        let least = Split::of_heads(switches.hv).map_or(0, |split| (3 * split.least - 1) * CHUNK + 1);
+        let least = Split::of_heads(switches.hv).map_or(0, |split| (split.fewest * split.least - 1) * CHUNK + 1);
         lengths.insert(rng.below(lengths.len() + 1), least + rng.below(longest));
         if !simulated {
             lengths.push(least + rng.below(longest));

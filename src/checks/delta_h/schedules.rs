@@ -3,7 +3,7 @@
 use super::Failure;
 use super::call::{Call, Results};
 use super::case::{Case, Plan};
-use super::judge::{Sums, fits, h_order, sums};
+use super::judge::{Sums, fits, h_order, maps_of, sums};
 use crate::checks::conv_verify::schedules::ways;
 use crate::checks::{Device, Measured, Sink};
 use kda_ref::delta_h::sample::{GateForm, PoolForm, Switches};
@@ -33,7 +33,7 @@ pub fn run(variants: &[Variant], seed: u64, sink: Sink, share: f64) -> Result<()
             let own = variants.iter().filter(|v| fits(**v, case, capability));
             for (_, variant) in own.enumerate().filter(|(at, _)| takes_turn(*at, turn)) {
                 let results =
-                    one(device, case, *variant).map_err(|cause| format!("{way}, {}: {cause}", options.seed))?;
+                    one(device, case, *variant, turn).map_err(|cause| format!("{way}, {}: {cause}", options.seed))?;
                 wrong += results.changed_inputs;
                 runs += 1;
                 wrong += first.entry(sums(*variant)).or_insert_with(|| results.clone()).differing_bits(&results);
@@ -50,7 +50,7 @@ fn takes_turn(variant: usize, way: usize) -> bool {
     (variant + way + way / 3).is_multiple_of(3)
 }
 
-fn one(device: Device, case: &Case, variant: Variant) -> Result<Results, Failure> {
+fn one(device: Device, case: &Case, variant: Variant, turn: usize) -> Result<Results, Failure> {
     let case = case.in_orders(StateOrder::KFirst, h_order(variant));
-    Call::new(device, &case)?.run(&Options { variant: Some(variant), pdl: true })
+    Call::new(device, &case)?.run(&Options { variant: Some(variant), maps: maps_of(turn), pdl: true })
 }

@@ -33,6 +33,8 @@ pub struct Asked {
     pub capacity: Option<usize>,
     /// How sequences are cut, and the most segments that there is room for.
     pub segments: Option<(Split, usize)>,
+    /// Most rows of a sequence, as promised.
+    pub longest: Option<usize>,
     /// Boundaries are i64.
     pub wide: bool,
     /// Chunk offsets are asked for.
@@ -49,6 +51,7 @@ impl Asked {
             h_every: s.switches.h_every,
             capacity: s.switches.h_out.then_some(s.capacity),
             segments: case.segments().map(|split| (split, case.batch().segments() as usize)),
+            longest: case.batch().longest.map(|rows| rows as usize),
             wide: s.switches.wide_boundaries,
             offsets: true,
         }
@@ -58,24 +61,30 @@ impl Asked {
         self.segments.map_or(0, |(_, most)| most)
     }
 
-    /// Word of the first entry of sequences and segments, of the first map, and the number of all.
-    fn places(&self) -> [usize; 3] {
+    /// Word of the first entry of whole sequences and first segments, of later segments, of maps, and the number of all.
+    fn places(&self) -> [usize; 4] {
         let (sequences, most) = (self.cu_seqlens.len() - 1, self.most_segments());
-        let maps = HEADER + ENTRY * (sequences + most);
-        [HEADER, maps, maps + ENTRY * 2 * most]
+        let later = HEADER + ENTRY * sequences;
+        let maps = later + ENTRY * most;
+        [HEADER, later, maps, maps + ENTRY * 2 * most]
+    }
+
+    /// What the golden model has for these boundaries. With room for no segment nothing is cut.
+    fn golden(&self) -> (Schedule, WorkList) {
+        let segments = self.segments.filter(|(_, most)| *most > 0);
+        let room = Room { h: self.capacity, segments, longest: self.longest };
+        let golden = Schedule::new(&self.cu_seqlens, self.rows, self.h_every, room);
+        let list = golden.work_list(segments.map(|(split, _)| split));
+        (golden, list)
     }
 
     /// Words and offsets that are not those of the golden model. Entries that need the same number of chunks may stand in any
     /// order; one that stands behind a shorter one counts.
     pub fn wrong_words(&self, words: &[u32], offsets: Option<&[i64]>) -> usize {
-        // With room for no segment nothing is cut.
-        let segments = self.segments.filter(|(_, most)| *most > 0);
-        let room = Room { h: self.capacity, segments };
-        let golden = Schedule::new(&self.cu_seqlens, self.rows, self.h_every, room);
-        let list = golden.work_list(segments.map(|(split, _)| split));
-        let [main, maps, end] = self.places();
-        let head = [list.main.len(), list.maps.len(), list.map_slots, golden.status as usize];
-        let counts = [golden.sequences.len(), golden.h_chunks(), golden.chunks, cut_sequences(&list)];
+        let (golden, list) = self.golden();
+        let [first, later, maps, end] = self.places();
+        let head = [list.first.len(), list.maps.len(), list.map_slots, golden.status as usize];
+        let counts = [list.later.len(), golden.h_chunks(), golden.chunks, cut_sequences(&list)];
         let mut want: Vec<u32> = head.into_iter().chain(counts).map(|count| count as u32).collect();
         want.resize(HEADER, 0);
         if words.len() != end {
@@ -83,13 +92,15 @@ impl Asked {
         }
         let mut wrong = differing(&words[..HEADER], &want);
         let of_entries = |entries: &[Entry]| -> Vec<u32> { entries.iter().flat_map(Entry::words).collect() };
-        let got = &words[main..main + ENTRY * list.main.len()];
-        wrong += out_of_order(got);
-        wrong += differing(&sorted(got), &sorted(&of_entries(&list.main)));
-        let behind = maps + ENTRY * list.maps.len();
-        wrong += differing(&words[maps..behind], &of_entries(&list.maps));
-        let unused = words[main + got.len()..maps].iter().chain(&words[behind..end]);
-        wrong += unused.filter(|word| **word != UNTOUCHED).count();
+        for (from, to, entries) in [(first, later, &list.first), (later, maps, &list.later), (maps, end, &list.maps)] {
+            let (got, unused) = words[from..to].split_at(ENTRY * entries.len());
+            if from == maps {
+                wrong += differing(got, &of_entries(entries));
+            } else {
+                wrong += out_of_order(got) + differing(&sorted(got), &sorted(&of_entries(entries)));
+            }
+            wrong += unused.iter().filter(|word| **word != UNTOUCHED).count();
+        }
         wrong
             + offsets.map_or(0, |offsets| {
                 let want = golden.chunk_offsets.iter().map(|offset| *offset as i64);
@@ -117,7 +128,7 @@ impl Asked {
             Elem::I64 => DeviceBuffer::of(executor, "cu_seqlens", &self.cu_seqlens, guarding)?,
             _ => DeviceBuffer::of(executor, "cu_seqlens", &narrow, guarding)?,
         };
-        let words = self.places()[2] as u64;
+        let words = self.places()[3] as u64;
         let work = poisoned(device, "schedule", 4 * words)?;
         let offsets = poisoned(device, "chunk_offsets", u64::from(elem.bytes()) * count)?;
         let split = self.segments.filter(|(_, most)| *most > 0).map(|(split, _)| split);
@@ -129,8 +140,11 @@ impl Asked {
             rows: self.rows as u32,
             capacity: self.capacity.map_or(u32::MAX, |capacity| capacity as u32),
             every: self.h_every as u32,
+            longest: self.longest.map_or(u32::MAX, |longest| longest as u32),
             most: split.map_or(1, |split| split.most as u32),
+            fewest: split.map_or(2, |split| split.fewest as u32),
             least: split.map_or(1, |split| split.least as u32),
+            first_halves: split.map_or(2, |split| split.first as u32),
             most_segments: self.most_segments() as u32,
         };
         let launch = kda_core::PreparedLaunch { desc, ..args.prepare(variant, false)? };
@@ -152,7 +166,7 @@ impl Asked {
 
 /// Sequences of several segments.
 fn cut_sequences(list: &WorkList) -> usize {
-    list.maps.iter().filter(|entry| entry.segment == 0).count()
+    list.first.iter().filter(|entry| entry.parts > 1).count()
 }
 
 fn differing(a: &[u32], b: &[u32]) -> usize {
@@ -198,9 +212,16 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
     let asked = |lengths: &[usize], hv: u64| {
         let cu_seqlens = ends(lengths);
         let rows = cu_seqlens[lengths.len()] as usize;
-        let batch = Batch { sequences: lengths.len() as u64, rows: rows as u64, heads: hv, h_every: 1, split: true };
+        let batch = Batch {
+            sequences: lengths.len() as u64,
+            rows: rows as u64,
+            heads: hv,
+            h_every: 1,
+            split: true,
+            longest: None,
+        };
         let segments = Split::of_heads(hv as usize).map(|split| (split, batch.segments() as usize));
-        Asked { cu_seqlens, rows, h_every: 1, capacity: None, segments, wide: false, offsets: true }
+        Asked { cu_seqlens, rows, h_every: 1, capacity: None, segments, longest: None, wide: false, offsets: true }
     };
     let few: [&[usize]; 8] = [
         &[],
@@ -214,7 +235,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
     ];
     let mut all: Vec<Asked> = Vec::new();
     for (at, lengths) in few.iter().enumerate() {
-        for hv in [1, 4, 6, 7] {
+        for hv in [1, 4, 6, 8, 9] {
             let plain = asked(lengths, hv);
             all.push(Asked { h_every: 1 + at % 3, wide: at % 2 == 0, offsets: hv != 4, ..plain });
         }
@@ -247,6 +268,11 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
             }
         }
     }
+    // Sequences longer than promised, with room for the segments of those that are not.
+    for longest in [0, 100, 3099, 3100, 6499, 6500] {
+        let heads = [1, 4, 8][longest % 3];
+        all.push(Asked { longest: Some(longest), ..asked(&[100, 3100, 0, 64, 6500, 1, 700], heads) });
+    }
     // More sequences than threads; the last of them wrong, or the first behind the threads.
     let many = asked(&[3; 1100], 6);
     all.push(Asked { rows: 3298, ..many.clone() });
@@ -261,7 +287,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
                 _ => rng.below(300),
             })
             .collect();
-        let mut one = asked(&lengths, 1 + rng.below(8) as u64);
+        let mut one = asked(&lengths, 1 + rng.below(9) as u64);
         one.h_every = 1 + rng.below(4);
         (one.wide, one.rows) = (rng.coin(), one.rows + rng.below(100));
         if rng.below(3) == 0 {
@@ -306,7 +332,7 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
     for length in [130, 0, 3200 + rng.below(200) as i64, 200 + rng.below(50) as i64, 5000, 64] {
         cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + length);
     }
-    let split = Split { most: 4, least: 16 };
+    let split = Split { most: 4, fewest: 3, least: 16, first: 2 + seed as usize % 2 };
     // The last but one sequence of an odd seed has no room for its segments.
     let room = if seed % 2 == 1 { 5 } else { 7 };
     let rows = cu_seqlens[cu_seqlens.len() - 1] as usize;
@@ -316,6 +342,7 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         h_every: 2,
         capacity: Some(2000),
         segments: Some((split, room)),
+        longest: (seed % 3 == 0).then_some(3300),
         wide: variant.index_() == Elem::I64,
         offsets: true,
     };
@@ -333,12 +360,13 @@ mod tests {
     fn segments_of_good_boundaries_have_room() {
         for asked in batches(Extent::Full, &mut Rng::new(5)) {
             let schedule = |segments| {
-                let room = Room { h: None, segments };
+                let room = Room { segments, ..Room::default() };
                 Schedule::new(&asked.cu_seqlens, asked.rows, asked.h_every, room)
             };
             let ends = (asked.cu_seqlens.len() as u64 - 1, asked.rows as u64);
             for (hv, split) in (1..=16).filter_map(|hv| Some((hv, Split::of_heads(hv)?))) {
-                let batch = Batch { sequences: ends.0, rows: ends.1, heads: hv as u64, h_every: 1, split: true };
+                let batch =
+                    Batch { sequences: ends.0, rows: ends.1, heads: hv as u64, h_every: 1, split: true, longest: None };
                 let most = batch.segments() as usize;
                 let golden = schedule(Some((split, most)));
                 if schedule(None).status == 0 {
@@ -354,33 +382,31 @@ mod tests {
     fn wrong_words_are_counted() {
         let asked = batches(Extent::Quick, &mut Rng::new(5)).into_iter().find(|a| a.most_segments() > 8);
         let asked = asked.expect("a batch with segments");
-        let room = Room { h: None, segments: asked.segments };
-        let golden = Schedule::new(&asked.cu_seqlens, asked.rows, asked.h_every, room);
-        let list = golden.work_list(asked.segments.map(|(split, _)| split));
-        let [main, maps, end] = asked.places();
+        let (golden, list) = asked.golden();
+        let [first, later, maps, end] = asked.places();
         let mut words = vec![UNTOUCHED; end];
-        let head = [list.main.len(), list.maps.len(), list.map_slots, 0, golden.sequences.len(), golden.h_chunks()];
+        let head = [list.first.len(), list.maps.len(), list.map_slots, 0, list.later.len(), golden.h_chunks()];
         words[..HEADER].fill(0);
         head.iter()
             .chain([&golden.chunks, &cut_sequences(&list)])
             .enumerate()
             .for_each(|(at, count)| words[at] = *count as u32);
-        for (first, entries) in [(main, &list.main), (maps, &list.maps)] {
+        for (first, entries) in [(first, &list.first), (later, &list.later), (maps, &list.maps)] {
             let all: Vec<u32> = entries.iter().flat_map(Entry::words).collect();
             words[first..first + all.len()].copy_from_slice(&all);
         }
         let offsets: Vec<i64> = golden.chunk_offsets.iter().map(|offset| *offset as i64).collect();
         assert_eq!(asked.wrong_words(&words, Some(&offsets)), 0);
-        let used = main + ENTRY * list.main.len();
-        for at in [0, 3, 7, 15, main, used - 1, maps, end - 1].into_iter().chain((used < maps).then_some(used)) {
+        let used = later + ENTRY * list.later.len();
+        for at in [0, 3, 7, 15, first, later - 1, later, used - 1, maps, end - 1] {
             let mut wrong = words.clone();
             wrong[at] ^= 1 << 20;
             assert!(asked.wrong_words(&wrong, Some(&offsets)) > 0, "word {at}");
         }
         let mut swapped = words.clone();
-        let (first, last) = (main..main + ENTRY, used - ENTRY..used);
-        let moved = swapped[first.clone()].to_vec();
-        swapped.copy_within(last.clone(), main);
+        let (early, last) = (later..later + ENTRY, used - ENTRY..used);
+        let moved = swapped[early.clone()].to_vec();
+        swapped.copy_within(last.clone(), later);
         swapped[last].copy_from_slice(&moved);
         assert!(asked.wrong_words(&swapped, Some(&offsets)) > 0);
         let mut wrong = offsets.clone();

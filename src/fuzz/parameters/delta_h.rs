@@ -34,7 +34,8 @@ fn case_of(plan: Planner, rng: &mut Rng, counts: &mut Counts) -> Result<(), Stri
         wrong_schedule(&mut order, rng);
     }
     let variant = (rng.below(4) == 0).then(|| rng.choose(&Variant::all().collect::<Vec<_>>()));
-    let options = Options { variant, pdl: rng.coin() };
+    let maps = (rng.below(4) == 0).then(|| rng.choose(&Variant::all().filter(|v| v.maps()).collect::<Vec<_>>()));
+    let options = Options { variant, maps, pdl: rng.coin() };
     let shown = Shown(if rng.below(6) == 0 { rng.choose(&[(10, 0), (8, 0), (0, 0)]) } else { (9, 0) });
     let with_call = |what: String| format!("{what}\n{problem:?} {options:?}\n{order:?}");
     let kernel_refuses = |error: &LaunchError| !matches!(error, LaunchError::TooLarge { .. });
@@ -93,7 +94,7 @@ fn good(rng: &mut Rng) -> Problem {
     let slots = sequences + 1;
     let states = [Elem::F32, Elem::BF16].map(|elem| [matrices(elem, slots), matrices(elem, slots)]);
     let h_every = 1;
-    let batch = Batch { sequences, rows, heads, h_every, split: false };
+    let batch = Batch { sequences, rows, heads, h_every, split: false, longest: None };
     let h = matrices(Elem::BF16, batch.h_states());
     let gate = match rng.below(3) {
         0 => Gate::Cumulative(tensor(Elem::F32, &[rows, heads, 128], &[pitch, 128, 1], rng)),
@@ -126,12 +127,13 @@ fn good(rng: &mut Rng) -> Problem {
         sequences,
         h_every,
         split: rng.below(4) == 0,
+        longest: rng.choose(&[None, None, Some(0), Some(64), Some(130), Some(u64::MAX)]),
     }
 }
 
 /// The schedule of a good call.
 fn schedule_of(problem: &Problem, rng: &mut Rng) -> Schedule {
-    let Batch { sequences, rows, heads, h_every, split } = problem.batch();
+    let Batch { sequences, rows, heads, h_every, split, longest } = problem.batch();
     let elem = rng.choose(&[Elem::I32, Elem::I64]);
     let mut ends = || tensor(elem, &[sequences + 1], &[1], rng);
     let (cu_seqlens, chunk_offsets) = (ends(), ends());
@@ -144,6 +146,7 @@ fn schedule_of(problem: &Problem, rng: &mut Rng) -> Schedule {
         h_every,
         capacity: problem.h.map(|h| h.shape()[0]),
         split,
+        longest,
     }
 }
 

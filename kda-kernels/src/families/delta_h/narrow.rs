@@ -18,7 +18,9 @@ pub mod delta_h_narrow {
     #[kernel(block = 224, grid = ctas, min_blocks_per_sm = 1)]
     #[roles(math = 0..4, load = 4..5, store = 5..6, decay = 6..7)]
     #[variants(
-        (MAPS, SPLIT, VS) in [(false, false, 16), (false, false, 32), (true, false, 32), (false, true, 32)],
+        (MAPS, SPLIT, VS) in [
+            (false, false, 16), (false, false, 32), (true, false, 32), (true, false, 64), (false, true, 32),
+        ],
         V_FIRST in [false, true],
         SCALAR in [false, true],
         skip_if((MAPS || SPLIT) && SCALAR || MAPS && V_FIRST)
@@ -27,7 +29,7 @@ pub mod delta_h_narrow {
     #[requires(SCALAR || gate_pitch % 4 == 0, v_pitch % 8 == 0)]
     fn delta_h_narrow<
         const MAPS: bool,    // what segments do to a state S is computed: it becomes M S + B
-        const SPLIT: bool,   // entries may be segments, which begin with a state that was made for them
+        const SPLIT: bool,   // entries may be segments: what is behind a first one is kept for those that follow
         const VS: u32,       // columns of V a CTA
         const V_FIRST: bool, // h is [V, K], not [K, V]
         const SCALAR: bool,  // one gate a head and token, not one a key channel
@@ -54,7 +56,7 @@ pub mod delta_h_narrow {
         #[dims(rows, heads, V; unshared)] v_new: Option<TensorMapMut<bf16, Shape<BT, 1, VS>, Swizzle<{ 2 * VS }>>>,
         // The same memory as `v_new`, for the rows of a tail.
         #[dims(rows:v_pitch, heads, V; unshared)] v_rows: Option<GlobalMut<bf16>>,
-        // B of a map: images of S.
+        // The state behind a first segment, B of a map: images of S in slices of 32 columns.
         #[dims(map_slots:map_pitch, heads, { V * K })] affine_b: Option<GlobalMut<f32>>,
         // M of a map: what is rounded to bf16, and what that leaves over, rounded.
         #[dims(map_slots, heads, 2, K, K)] affine_m: Option<
@@ -69,7 +71,7 @@ pub mod delta_h_narrow {
         (initial_k_first, final_k_first): (bool, bool),
         null: i32,
         per_key_head: u32,
-        in_place: bool, // final states may lie where initial ones do
+        later: bool, // SPLIT: entries are segments behind the first one of their sequence
         ctas: u32,
     ) {
         const SLICES: u32 = V / VS;
@@ -108,10 +110,22 @@ pub mod delta_h_narrow {
         }
         // Slices of a head go side by side, so that L2 gives what one of them has read to all. A successor that waits on free
         // multiprocessors starts elsewhere than the rest of it: 16 heads take 73 µs in a chain of dependent launches, not 61.
+        // Maps and first segments run side by side, and so may what waits for them.
         if const { MAPS } {
             pdl::launch_dependents();
+        } else if const { SPLIT } {
+            if !later {
+                pdl::launch_dependents();
+            }
         }
-        let items = schedule[[if const { MAPS } { work::MAPS } else { work::ENTRIES }]] * heads * SLICES;
+        let list = if const { MAPS } {
+            work::MAPS
+        } else if const { SPLIT } {
+            select(later, work::LATER, work::ENTRIES)
+        } else {
+            work::ENTRIES
+        };
+        let items = schedule[[list]] * heads * SLICES;
 
         // The second pass finds in L2 what the first one has read.
         let (w_in, kg_in, u_in) = if const { MAPS || SPLIT } {
@@ -213,30 +227,46 @@ pub mod delta_h_narrow {
             let identity = kind & work::IDENTITY != 0;
             let mut low = Acc::<f32, 64, VS>::zero();
             let mut high = Acc::<f32, 64, VS>::zero();
-            if const { SPLIT } {
-                if segment > 0 || in_place && kind & work::LAST == 0 {
-                    let at = select(segment > 0, map0, map0 + work::segments_of(kind) - 1);
-                    pdl::wait();
-                    low = Acc::of(halves::load_image::<VS>(affine_b.at([at, head, v0 * K..])));
-                    high = Acc::of(halves::load_image::<VS>(affine_b.at([at, head, v0 * K + 64 * VS..])));
-                }
-            }
-            if segment == 0 && (const { !SPLIT } || kind & work::LAST != 0 || !in_place) {
-                let (slot, live) = states::wanted_slot(initial_slots, has_initial, n, slots_in, null);
-                let (v_step, k_step) = states::steps(initial_k_first);
-                let first = v0 * v_step;
-                states::load::<64, VS>(&mut low, initial_f32, initial_bf16, slot, live, head, first, k_step, v_step);
-                let first = v0 * v_step + 64 * k_step;
-                states::load::<64, VS>(&mut high, initial_f32, initial_bf16, slot, live, head, first, k_step, v_step);
-            }
             if const { MAPS } {
                 if identity {
                     low = Acc::<f32, 64, VS>::from_fn(|k, v| select(v0 + v == k, 1.0, 0.0));
                     high = Acc::<f32, 64, VS>::from_fn(|k, v| select(v0 + v == 64 + k, 1.0, 0.0));
-                } else if segment == 0 && in_place {
-                    let at = map0 + work::segments_of(kind) - 1;
-                    halves::store_image(affine_b.at([at, head, v0 * K..]), low);
-                    halves::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high);
+                }
+            } else if const { SPLIT } {
+                if segment > 0 {
+                    pdl::wait();
+                    low = Acc::of(halves::load_image::<VS>(affine_b.at([map0, head, v0 * K..])));
+                    high = Acc::of(halves::load_image::<VS>(affine_b.at([map0, head, v0 * K + 64 * VS..])));
+                }
+            }
+            if const { !MAPS } {
+                if segment == 0 {
+                    let (slot, live) = states::wanted_slot(initial_slots, has_initial, n, slots_in, null);
+                    let (v_step, k_step) = states::steps(initial_k_first);
+                    let first = v0 * v_step;
+                    states::load::<64, VS>(
+                        &mut low,
+                        initial_f32,
+                        initial_bf16,
+                        slot,
+                        live,
+                        head,
+                        first,
+                        k_step,
+                        v_step,
+                    );
+                    let first = v0 * v_step + 64 * k_step;
+                    states::load::<64, VS>(
+                        &mut high,
+                        initial_f32,
+                        initial_bf16,
+                        slot,
+                        live,
+                        head,
+                        first,
+                        k_step,
+                        v_step,
+                    );
                 }
             }
 
@@ -406,9 +436,13 @@ pub mod delta_h_narrow {
                     }
                     role_sync();
                 } else {
-                    let at = map0 + segment;
-                    halves::store_image(affine_b.at([at, head, v0 * K..]), low);
-                    halves::store_image(affine_b.at([at, head, v0 * K + 64 * VS..]), high);
+                    // Those who read it have slices of 32 columns.
+                    #[unroll]
+                    for v in (0..VS).step_by(32) {
+                        let image = affine_b.at([map0 + segment, head, (v0 + v) * K..]);
+                        halves::store_image(image, low.columns(v..v + 32));
+                        halves::store_image(image.at([64 * 32..]), high.columns(v..v + 32));
+                    }
                 }
             } else if kind & work::LAST != 0 {
                 let (slot, live) = states::slot_of(final_slots, n, slots_out, null);
@@ -417,6 +451,12 @@ pub mod delta_h_narrow {
                 states::store::<64, VS>(final_f32, final_bf16, slot, live, head, first, k_step, v_step, low);
                 let first = v0 * v_step + 64 * k_step;
                 states::store::<64, VS>(final_f32, final_bf16, slot, live, head, first, k_step, v_step, high);
+            } else if const { SPLIT } {
+                if segment == 0 {
+                    pdl::wait();
+                    halves::store_image(affine_b.at([map0, head, v0 * K..]), low);
+                    halves::store_image(affine_b.at([map0, head, v0 * K + 64 * VS..]), high);
+                }
             }
         }
 

@@ -3,29 +3,38 @@
 /// One CTA reads the boundaries of packed sequences and writes the work list that `delta_h` walks over. Lengths are the same
 /// for all layers of a model, so it runs once a batch.
 ///
-/// Sequence n is processed if `0 <= cu[m] <= cu[m + 1] <= rows` for all m up to n, and if what it adds fits: chunks of `h`
-/// within `capacity`, segments within `most_segments`. From the first one that is not, nothing is processed.
+/// Sequence n is processed if `0 <= cu[m] <= cu[m + 1] <= rows` for all m up to n, if it has at most `longest` rows, and if
+/// what it adds fits: chunks of `h` within `capacity`, segments within `most_segments`. From the first one that is not, nothing
+/// is processed.
 ///
-/// A sequence of `chunks` chunks of 64 rows has P = min(most, chunks / least) segments if that is 3 or more, and 1 otherwise;
-/// segment s has the chunks from `chunks * s / P` to `chunks * (s + 1) / P`. Every sequence has at least one entry.
+/// A sequence of `chunks` chunks of 64 rows has P = min(most, chunks / least) segments if that is `fewest` or more, and 1
+/// otherwise. The first one has `first_halves` half shares of the chunks, each other one two. Every sequence has at least one
+/// entry.
 #[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work])]
 pub mod delta_h_schedule {
     const THREADS: u32 = 1024;
     const WARPS: u32 = THREADS / 32;
     const BT: u32 = 64; // rows of a chunk
-    const PLACES: u32 = 512; // in the order of the entries: 256 lengths of first segments, 256 further segments
+    const PLACES: u32 = 512; // in the order of the entries: 256 lengths of first segments, 256 numbers of later ones
 
     /// Why a sequence is not processed.
     const DISORDER: u32 = 1;
     const PAST_ROWS: u32 = 2;
     const PAST_CAPACITY: u32 = 4;
     const PAST_SEGMENTS: u32 = 8;
+    const PAST_LONGEST: u32 = 16;
 
     /// Place of a first segment by its length, in steps of an eighth: longest first.
     #[device]
     fn place_of(chunks: u32) -> u32 {
         let eighths = ((chunks as f32).to_bits() >> 20) - 134 * 8 + 128;
         255 - select(chunks < 128, chunks, min(eighths, 255))
+    }
+
+    /// Half shares ahead of a segment.
+    #[device]
+    fn halves_ahead(segment: u32, first_halves: u32) -> u32 {
+        select(segment == 0, 0, first_halves + 2 * segment - 2)
     }
 
     /// Sums of the threads before this one, and of all.
@@ -92,7 +101,8 @@ pub mod delta_h_schedule {
 
     #[kernel(block = THREADS, grid = 1, min_blocks_per_sm = 1)]
     #[variants(INDEX in [i32, i64])]
-    #[requires(seqs + 1 == boundaries, every > 0, least > 0, rows <= 2147483647)]
+    #[requires(seqs + 1 == boundaries, every > 0, least > 0, first_halves > 0, rows <= 2147483647)]
+    #[requires(fewest > 1, most <= 32, first_halves <= 32)]
     #[requires(words >= work::HEADER + work::ENTRY * (seqs + 3 * most_segments))]
     fn schedule<INDEX: Elem>(
         #[dims(boundaries)] cu: Global<INDEX>,
@@ -102,8 +112,11 @@ pub mod delta_h_schedule {
         rows: u32,          // of the tensors
         capacity: u32,      // chunks that `h` holds
         every: u32,         // `h` of every so many chunks is kept
+        longest: u32,       // rows of a sequence
         most: u32,          // segments of a sequence
-        least: u32,         // chunks of a segment
+        fewest: u32,        // segments of a sequence that is cut
+        least: u32,         // chunks of a segment, on average
+        first_halves: u32,  // length of a first segment, in halves of another's
         most_segments: u32, // of all sequences that have several
     ) {
         let totals = smem::<u32, Shape<WARPS, 4>>();
@@ -112,7 +125,8 @@ pub mod delta_h_schedule {
         for i in (tid..PLACES).step_by(THREADS) {
             counts[[i]] = 0;
         }
-        let lists = [work::HEADER, work::HEADER + work::ENTRY * (seqs + most_segments)];
+        let later_list = work::HEADER + work::ENTRY * seqs;
+        let map_list = later_list + work::ENTRY * most_segments;
 
         let mut stop = seqs; // the first sequence that is not processed
         let mut status = 0;
@@ -129,8 +143,10 @@ pub mod delta_h_schedule {
                 let disorder = from == u32::MAX || to == u32::MAX || to < from;
                 let chunks = select(inside && !disorder, (to - from) / BT + select((to - from) % BT > 0, 1, 0), 0);
                 let parts = min(most, chunks / least);
-                let parts = select(parts < 3, 1, parts);
+                let parts = select(parts < fewest, 1, parts);
                 let split = parts > 1;
+                let shares = halves_ahead(parts, first_halves);
+                let first_end = select(split, chunks * first_halves / shares, chunks);
                 let mine = [chunks, (chunks + every - 1) / every, select(split, parts, 0), select(split, 1, 0)];
                 let (before, here) = sums_before(totals, mine);
                 let at = ahead + before;
@@ -138,6 +154,7 @@ pub mod delta_h_schedule {
                 if const { pass == 0 } {
                     let why = select(disorder, DISORDER, 0)
                         | select(!disorder && to > rows, PAST_ROWS, 0)
+                        | select(!disorder && to - from > longest, PAST_LONGEST, 0)
                         | select(at[1] + mine[1] > capacity, PAST_CAPACITY, 0)
                         | select(at[2] + mine[2] > most_segments, PAST_SEGMENTS, 0);
                     let bad = inside && why != 0;
@@ -154,34 +171,30 @@ pub mod delta_h_schedule {
                 }
                 if done {
                     if const { pass == 0 } {
-                        counts.at([place_of(chunks / parts)]).fetch_add(1, RELAXED);
+                        counts.at([place_of(first_end)]).fetch_add(1, RELAXED);
                         for s in 1..parts {
                             counts.at([512 - min(s, 255)]).fetch_add(1, RELAXED);
                         }
                     } else {
-                        // B of first segments, in the order of sequences, then B and M of inner ones.
-                        let inner = all[3] + 2 * at[2] - 4 * at[3];
+                        // B and M of inner segments, in the order of sequences.
+                        let inner = map_list + work::ENTRY * 2 * (at[2] - 2 * at[3]);
                         for s in 0..parts {
-                            let (low, high) = (chunks * s / parts, chunks * (s + 1) / parts);
-                            let place = if s == 0 { place_of(chunks / parts) } else { 512 - min(s, 255) };
+                            let low = chunks * halves_ahead(s, first_halves) / shares;
+                            let high = select(split, chunks * halves_ahead(s + 1, first_halves) / shares, chunks);
+                            let place = if s == 0 { place_of(first_end) } else { 512 - s };
                             let index = counts.at([place]).fetch_add(1, RELAXED);
                             let kind = s | parts << 8;
                             let start = [n, from + low * BT, min(from + high * BT, to), at[1]];
                             let last = select(s + 1 == parts, work::LAST, 0);
-                            write(
-                                work_list,
-                                lists[0] + work::ENTRY * index,
-                                start,
-                                [at[0] + low, low, kind | last, at[2]],
-                            );
-                            if split && s + 1 < parts {
-                                let place = select(s == 0, at[3], inner + 2 * s - 2);
-                                let map = lists[1] + work::ENTRY * place;
+                            // The places of later segments follow those of all first ones.
+                            let to_list = select(s == 0, work::HEADER, later_list - work::ENTRY * stop);
+                            let entry = to_list + work::ENTRY * index;
+                            write(work_list, entry, start, [at[0] + low, low, kind | last, at[2]]);
+                            if s > 0 && s + 1 < parts {
+                                let map = inner + work::ENTRY * 2 * (s - 1);
                                 write(work_list, map, start, [at[0] + low, low, kind, at[2]]);
-                                if s > 0 {
-                                    let m = [at[0] + low, low, kind | work::IDENTITY, at[2]];
-                                    write(work_list, map + work::ENTRY, start, m);
-                                }
+                                let m = [at[0] + low, low, kind | work::IDENTITY, at[2]];
+                                write(work_list, map + work::ENTRY, start, m);
                             }
                         }
                     }
@@ -201,9 +214,9 @@ pub mod delta_h_schedule {
             }
         }
         if tid < work::HEADER {
-            let entries = stop + all[2] - all[3];
-            let maps = 2 * all[2] - 3 * all[3];
-            let words = [entries, maps, all[2], status, stop, all[1], all[0], all[3]];
+            let later = all[2] - all[3];
+            let maps = 2 * (all[2] - 2 * all[3]);
+            let words = [stop, maps, all[2], status, later, all[1], all[0], all[3]];
             let mut word = 0;
             #[unroll]
             for i in 0..8 {

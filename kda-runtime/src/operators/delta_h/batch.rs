@@ -27,6 +27,9 @@ pub struct Batch {
     pub h_every: u32,
     /// Whether long sequences may be cut into segments, where that is faster.
     pub split: bool,
+    /// Most rows of a sequence, if that is known: a longer one is not processed, nor are those behind it. Where no sequence can
+    /// be long enough to be cut, calls are launched for whole ones. It changes no result.
+    pub longest: Option<u64>,
 }
 
 impl Batch {
@@ -39,7 +42,16 @@ impl Batch {
 
     /// How sequences are cut; `None` if none of this batch is, whatever the lengths.
     pub fn cut(&self) -> Option<Cut> {
-        Cut::of(self.heads).filter(|cut| self.split && cut.most_segments(self.sequences, self.rows) > 0)
+        let cut = Cut::of(self.heads).filter(|_| self.split)?.up_to(self.longest())?;
+        (cut.most_segments(self.sequences, self.rows) > 0).then_some(cut)
+    }
+
+    /// Most rows of a sequence.
+    pub const fn longest(&self) -> u64 {
+        match self.longest {
+            Some(rows) if rows < self.rows => rows,
+            _ => self.rows,
+        }
     }
 
     /// X: most segments of the sequences that are cut, and as many places of maps.
@@ -60,8 +72,8 @@ impl Batch {
 
     /// Words of the schedule.
     pub fn schedule_words(&self) -> u64 {
-        let [main, maps] = self.entries();
-        HEADER_WORDS.saturating_add(main.saturating_add(maps).saturating_mul(ENTRY_WORDS))
+        let [_, _, maps] = self.entries();
+        self.first_entries()[2].saturating_add(maps.saturating_mul(ENTRY_WORDS))
     }
 
     /// Bytes of the schedule.
@@ -69,14 +81,17 @@ impl Batch {
         self.schedule_words().saturating_mul(4)
     }
 
-    /// Most entries of sequences and segments, and of maps.
-    pub fn entries(&self) -> [u64; 2] {
-        [self.sequences.saturating_add(self.segments()), self.segments().saturating_mul(2)]
+    /// Most entries: of whole sequences and first segments, of later segments, of maps.
+    pub fn entries(&self) -> [u64; 3] {
+        [self.sequences, self.segments(), self.segments().saturating_mul(2)]
     }
 
     /// Words at which these entries begin.
-    pub fn first_entries(&self) -> [u64; 2] {
-        [HEADER_WORDS, HEADER_WORDS.saturating_add(self.entries()[0].saturating_mul(ENTRY_WORDS))]
+    pub fn first_entries(&self) -> [u64; 3] {
+        let behind = |word: u64, entries: u64| word.saturating_add(entries.saturating_mul(ENTRY_WORDS));
+        let [first, later, _] = self.entries();
+        let later_word = behind(HEADER_WORDS, first);
+        [HEADER_WORDS, later_word, behind(later_word, later)]
     }
 
     /// Bytes of the maps of segments; 0 if nothing is cut.
@@ -106,7 +121,7 @@ mod tests {
     use super::*;
 
     fn batch(sequences: u64, rows: u64, heads: u64) -> Batch {
-        Batch { sequences, rows, heads, h_every: 1, split: true }
+        Batch { sequences, rows, heads, h_every: 1, split: true, longest: None }
     }
 
     #[test]
@@ -135,13 +150,18 @@ mod tests {
     fn sizes_of_memory() {
         let whole = batch(3, 8192, 64);
         assert_eq!((whole.cut(), whole.segments(), whole.map_bytes()), (None, 0, 0));
-        assert_eq!((whole.schedule_words(), whole.first_entries()), (16 + 3 * 8, [16, 40]));
+        assert_eq!((whole.schedule_words(), whole.first_entries()), (16 + 3 * 8, [16, 40, 40]));
         let cut = batch(1, 8192, 4);
         assert_eq!((cut.segments(), cut.schedule_bytes()), (5, 4 * (16 + 8 * (1 + 3 * 5))));
-        assert_eq!((cut.entries(), cut.first_entries()), ([6, 10], [16, 16 + 8 * 6]));
+        assert_eq!((cut.entries(), cut.first_entries()), ([1, 5, 10], [16, 16 + 8, 16 + 8 * 6]));
         assert_eq!(cut.map_parts(), [5 * 4 * 65_536, 5 * 4 * 65_536]);
         let uncut = Batch { split: false, ..cut };
         assert_eq!((uncut.cut(), uncut.map_bytes(), uncut.schedule_words()), (None, 0, 24));
+        // Known to be too short to be cut, or for as many segments.
+        let up_to = |rows| Batch { longest: Some(rows), ..cut };
+        assert_eq!((up_to(8192).cut(), up_to(u64::MAX).cut()), (cut.cut(), cut.cut()));
+        assert_eq!(up_to(3 * 14 * 64).cut().map(|cut| cut.most), Some(3));
+        assert_eq!((up_to(41 * 64).cut(), up_to(0).map_bytes(), up_to(2000).schedule_words()), (None, 0, 24));
         // Too short to be cut.
         assert_eq!(batch(64, 2000, 4).cut(), None);
         let huge = batch(u64::MAX, u64::MAX, 1);

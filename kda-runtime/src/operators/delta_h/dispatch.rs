@@ -1,7 +1,8 @@
 //! Which variants run a problem, and in how many launches.
 //!
-//! *Launches*: one that walks all sequences, or, where the schedule may cut some, one that computes the maps of their segments
-//! and one that walks everything and needs the maps late; it is a dependent launch, so that the two run side by side.
+//! *Launches*: one that walks all sequences; or, where the schedule may cut some, one that computes the maps of inner segments,
+//! one that walks whole sequences and first segments at the same time, and one that walks the later segments. The last two are
+//! dependent launches: the second starts beside the first, the third waits for both.
 //! *Eligibility*: a variant is written for a device, for one order of `h` and one form of gate, for whole sequences or
 //! segments; those for Hopper take the steps that tensor maps can describe.
 //! *Preference*: a kernel for Hopper where it runs, the portable one elsewhere. Of the first by a measured table, by N*HV
@@ -26,8 +27,10 @@ use kda_kernels::delta_h_portable::DeltaHPortableArgs;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Run this variant; it is refused if the problem does not fit it. Where sequences may be cut it is the variant of the
-    /// launch that needs the maps.
+    /// launches that walk.
     pub variant: Option<Variant>,
+    /// Compute maps of segments with this variant, where there may be any; it changes no result.
+    pub maps: Option<Variant>,
     /// Launch with programmatic dependent launch: the first kernel may start while its predecessor drains.
     pub pdl: bool,
 }
@@ -64,21 +67,29 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
     };
     let args = arguments(problem, &layout)?;
-    let [main_entries, map_entries] = layout.batch.entries();
-    let [main_first, map_first] = layout.batch.first_entries();
-    let launch = |variant: Variant, entries: u64, first: u64, pdl: bool| {
-        let ctas = ctas(variant, entries * layout.batch.heads, executor.multiprocessors());
-        prepared(variant, DeltaHNarrowArgs { first_entry: counted(first), ctas, ..args.clone() }, problem, pdl)
+    let (counts, words) = (layout.batch.entries(), layout.batch.first_entries());
+    let launch = |variant: Variant, list: usize, pdl: bool| {
+        let ctas = ctas(variant, counts[list] * layout.batch.heads, executor.multiprocessors());
+        let own = DeltaHNarrowArgs { first_entry: counted(words[list]), later: list == LATER, ctas, ..args.clone() };
+        prepared(variant, own, problem, pdl)
     };
-    if !main.split() {
-        return Ok(Plan::of(launch(main, main_entries, main_first, options.pdl)?));
-    }
-    let Some(maps) = Variant::all().find(|v| v.maps() && runs(v)) else {
+    let Some(cut) = layout.batch.cut().filter(|_| main.split()) else {
+        return Ok(Plan::of(launch(main, FIRST, options.pdl)?));
+    };
+    let wanted = |v: &Variant| u64::from(v.vs()) == cut.map_columns;
+    let maps =
+        Variant::all().filter(|v| v.maps() && runs(v)).find(|v| options.maps.map_or(wanted(v), |maps| *v == maps));
+    let Some(maps) = maps else {
         return Err(OpError::NoVariant { op: NAME, given: capability, needed: main.desc().arch.to_string() });
     };
-    let maps = launch(maps, map_entries, map_first, options.pdl)?;
-    Ok(Plan::of(maps).then(launch(main, main_entries, main_first, true)?))
+    let first = launch(maps, MAPS, options.pdl)?;
+    Ok(Plan::of(first).then(launch(main, FIRST, true)?).then(launch(main, LATER, true)?))
 }
+
+/// Lists of a schedule.
+const FIRST: usize = 0;
+const LATER: usize = 1;
+const MAPS: usize = 2;
 
 /// Place of a variant in the order of preference among those for Hopper, or among the portable ones, 0 first.
 fn rank(variant: Variant, batch: &Batch, pdl: bool, multiprocessors: u32) -> usize {
@@ -224,7 +235,7 @@ fn arguments(p: &Problem, layout: &Layout) -> Result<DeltaHNarrowArgs, OpError> 
         final_k_first: layout.final_k_first,
         null: p.null,
         per_key_head: counted(batch.heads / layout.key_heads),
-        in_place: layout.in_place,
+        later: false,
         ctas: 0,
     })
 }

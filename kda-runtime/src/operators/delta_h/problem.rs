@@ -80,6 +80,9 @@ pub struct Problem {
     pub h_every: u32,
     /// Whether the schedule may cut long sequences into segments. A scalar gate takes whole sequences only.
     pub split: bool,
+    /// Most rows of a sequence, if that is known, as in the schedule: [`Batch::longest`]. Engines have it as the longest prompt
+    /// of a step.
+    pub longest: Option<u64>,
 }
 
 impl Problem {
@@ -87,6 +90,6 @@ impl Problem {
     pub fn batch(&self) -> Batch {
         let axis = |t: &TensorArg, axis: usize| t.shape().get(axis).copied().unwrap_or(0);
         let (sequences, rows, heads) = (self.sequences, axis(&self.w, 0), axis(&self.w, 1));
-        Batch { sequences, rows, heads, h_every: self.h_every, split: self.split }
+        Batch { sequences, rows, heads, h_every: self.h_every, split: self.split, longest: self.longest }
     }
 }

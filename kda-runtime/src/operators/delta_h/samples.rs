@@ -55,6 +55,7 @@ pub fn problem(sequences: u64, rows: u64, heads: u64, split: bool) -> Problem {
         sequences,
         h_every: 1,
         split,
+        longest: None,
     };
     let batch = problem.batch();
     problem.h = Some(matrices(Elem::BF16, batch.h_states(), heads, true));
@@ -75,6 +76,7 @@ pub fn schedule(sequences: u64, rows: u64, heads: u64, split: bool) -> Schedule 
         h_every: 1,
         capacity: Some(problem.batch().h_states()),
         split,
+        longest: None,
     }
 }
 

@@ -36,14 +36,16 @@ pub struct Schedule {
     pub capacity: Option<u64>,
     /// Whether long sequences may be cut into segments.
     pub split: bool,
+    /// Most rows of a sequence, if that is known: [`Batch::longest`].
+    pub longest: Option<u64>,
 }
 
 impl Schedule {
     /// Sizes of the batch, for memory and for calls.
     pub fn batch(&self) -> Batch {
         let ends = self.cu_seqlens.shape().first().copied().unwrap_or(0);
-        let Schedule { rows, heads, h_every, split, .. } = *self;
-        Batch { sequences: ends.saturating_sub(1), rows, heads, h_every, split }
+        let Schedule { rows, heads, h_every, split, longest, .. } = *self;
+        Batch { sequences: ends.saturating_sub(1), rows, heads, h_every, split, longest }
     }
 
     /// Whether the arguments fit each other.
@@ -97,6 +99,7 @@ pub fn plan(schedule: &Schedule, executor: &dyn Executor) -> Result<Plan, OpErro
         let needed = ScheduleVariant::ALL.first().map_or(String::new(), |v| v.desc().arch.to_string());
         return Err(OpError::NoVariant { op: NAME, given: capability, needed });
     };
+    let cut = batch.cut();
     let args = ScheduleArgs {
         cu: schedule.cu_seqlens,
         chunk_offsets: schedule.chunk_offsets,
@@ -105,8 +108,11 @@ pub fn plan(schedule: &Schedule, executor: &dyn Executor) -> Result<Plan, OpErro
         rows: counted(batch.rows),
         capacity: schedule.capacity.map_or(u32::MAX, counted),
         every: batch.h_every,
-        most: batch.cut().map_or(1, |cut| counted(cut.most)),
-        least: batch.cut().map_or(1, |cut| counted(cut.least)),
+        longest: batch.longest.map_or(u32::MAX, counted),
+        most: cut.map_or(1, |cut| counted(cut.most)),
+        fewest: cut.map_or(2, |cut| counted(cut.fewest)),
+        least: cut.map_or(1, |cut| counted(cut.least)),
+        first_halves: cut.map_or(2, |cut| counted(cut.first)),
         most_segments: counted(batch.segments()),
     };
     Ok(Plan::of(args.prepare(variant, false)?))
@@ -137,6 +143,8 @@ pub struct Status {
     pub past_end: bool,
     /// Chunk states do not fit.
     pub past_capacity: bool,
+    /// A sequence has more rows than was promised.
+    pub past_longest: bool,
     /// Segments do not fit the workspace.
     pub past_workspace: bool,
     /// Sequences that are processed: all, or those ahead of the first that is not possible.
@@ -154,14 +162,15 @@ impl Status {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| head[4 * at + byte]));
         let flag = |bit: u32| word(3) >> bit & 1 != 0;
         Some(Status {
-            entries: word(0),
+            entries: word(0).saturating_add(word(4)),
             maps: word(1),
             segments: word(2),
             out_of_order: flag(0),
             past_end: flag(1),
             past_capacity: flag(2),
             past_workspace: flag(3),
-            sequences: word(4),
+            past_longest: flag(4),
+            sequences: word(0),
             h_states: word(5),
             chunks: word(6),
         })
@@ -179,7 +188,7 @@ impl Status {
 
     /// True if every sequence is processed.
     pub const fn is_whole(&self) -> bool {
-        !(self.out_of_order || self.past_end || self.past_capacity || self.past_workspace)
+        !(self.out_of_order || self.past_end || self.past_capacity || self.past_workspace || self.past_longest)
     }
 }
 
@@ -194,6 +203,7 @@ impl std::fmt::Display for Status {
             (self.past_end, "a sequence ends past the last row"),
             (self.past_capacity, "chunk states do not fit"),
             (self.past_workspace, "segments do not fit the workspace"),
+            (self.past_longest, "a sequence is longer than `longest`"),
         ];
         faults.iter().filter(|(found, _)| *found).try_for_each(|(_, words)| write!(f, "; {words}"))
     }

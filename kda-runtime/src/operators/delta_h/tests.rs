@@ -49,6 +49,8 @@ struct Case {
     gate: GateKind,
     every: u32,
     split: bool,
+    longest: Option<u64>,
+    maps: Option<Variant>,
     /// Memory orders `[K, V]` of the initial states, the final ones and h.
     k_first: [bool; 3],
     bf16_states: bool,
@@ -72,6 +74,8 @@ impl Case {
             gate: GateKind::Cumulative,
             every: 1,
             split: false,
+            longest: None,
+            maps: None,
             k_first: [true; 3],
             bf16_states: false,
             slots: [true; 2],
@@ -271,6 +275,7 @@ fn run(case: &Case, x: &Inputs) -> Results {
         sequences: n,
         h_every: case.every,
         split: case.split,
+        longest: case.longest,
     };
     let batch = problem.batch();
     let h_states = batch.h_states() as usize;
@@ -301,17 +306,20 @@ fn run(case: &Case, x: &Inputs) -> Results {
         h_every: case.every,
         capacity: problem.h.map(|h| h.shape()[0]),
         split: case.split,
+        longest: case.longest,
     };
     let ordered_work = schedule::plan(&order, &executor).expect("a schedule");
-    let options = Options { variant: case.variant, pdl: true };
+    let options = Options { variant: case.variant, maps: case.maps, pdl: true };
     let planned = plan(&problem, &executor, &options).expect("a plan");
     let cut = batch.cut().is_some() && !case.old;
-    assert_eq!(planned.launches().len(), if cut { 2 } else { 1 });
+    assert_eq!(planned.launches().len(), if cut { 3 } else { 1 });
     // SAFETY: the buffers outlive the launches, and nothing else uses them.
     unsafe { ordered_work.launch(&executor, Stream::default()) }.expect("the schedule runs");
     let status = Status::read(&problem.schedule, &executor).expect("a status");
     assert!(status.is_whole() && status.sequences == case.lengths.len() as u32, "{status}");
-    assert_eq!(status.segments > 0, cut, "{status}");
+    let long =
+        case.lengths.iter().any(|rows| batch.cut().is_some_and(|cut| cut.segments(rows.div_ceil(64) as u64) > 1));
+    assert_eq!(status.segments > 0, cut && long, "{status}");
     // SAFETY: as above.
     unsafe { planned.launch(&executor, Stream::default()) }.expect("the call runs");
     for buffer in [&kg, &w, &u, &gates, &initial, &own, &h, &v_new, &work, &maps] {
@@ -414,8 +422,17 @@ fn long_sequences_are_whole_on_other_devices() {
 
 #[test]
 fn long_sequences_in_segments() {
-    for (in_place, h_first) in [(false, true), (true, false)] {
-        let lengths = [50, 3200];
-        check("segments", &Case { split: true, in_place, k_first: [true, true, h_first], ..Case::plain(&lengths, 1) });
+    for (in_place, h_first, vs) in [(false, true, 32), (true, false, 64)] {
+        let (lengths, k_first) = ([50, 3200], [true, true, h_first]);
+        let maps = Variant::all().find(|v| v.maps() && v.vs() == vs);
+        check("segments", &Case { split: true, in_place, maps, k_first, ..Case::plain(&lengths, 1) });
     }
+}
+
+/// A host that knows the longest sequence has the bits of one that does not, and one launch where that is too short to be cut.
+#[test]
+fn sequences_known_to_be_short() {
+    let case = Case { split: true, ..Case::plain(&[1800, 0, 1300], 1) };
+    let run_up_to = |longest| check("short", &Case { longest, ..case.clone() });
+    assert!(run_up_to(None) == run_up_to(Some(1800)));
 }

@@ -32,8 +32,6 @@ pub(super) struct Layout {
     pub final_k_first: bool,
     /// `h` lies `[K, V]` in memory.
     pub h_k_first: bool,
-    /// Final states replace the initial ones.
-    pub in_place: bool,
     /// A tensor whose outermost step no tensor map describes.
     pub far: Option<&'static str>,
 }
@@ -65,11 +63,10 @@ pub(super) fn validate(p: &Problem) -> Result<Layout, OpError> {
     let h_k_first = results(p, &batch)?;
     workspaces(p, &batch)?;
     alone(p)?;
-    let in_place = p.final_state.is_some() && p.final_state == p.initial_state;
     let boxed =
         [("kg", Some(&p.kg)), ("w", Some(&p.w)), ("u", Some(&p.u)), ("v_new", p.v_new.as_ref()), ("h", p.h.as_ref())];
     let far = boxed.into_iter().find(|(_, tensor)| tensor.is_some_and(is_far)).map(|(name, _)| name);
-    Ok(Layout { batch, key_heads, initial_k_first, final_k_first, h_k_first, in_place, far })
+    Ok(Layout { batch, key_heads, initial_k_first, final_k_first, h_k_first, far })
 }
 
 /// What kernels can count of a batch.
@@ -90,8 +87,8 @@ pub(super) fn sizes(op: &'static str, batch: &Batch) -> Result<(), OpError> {
     if batch.h_every == 0 {
         return scalar("h_every", 0, "at least 1 is needed: the state ahead of every so many chunks is stored");
     }
-    let [main, maps] = batch.entries();
-    if main.max(maps).saturating_mul(batch.heads).saturating_mul(SLICES) > MOST {
+    let [first, later, maps] = batch.entries();
+    if first.max(later).max(maps).saturating_mul(batch.heads).saturating_mul(SLICES) > MOST {
         let given = format!("N = {} sequences with HV = {} heads", batch.sequences, batch.heads);
         let needed =
             format!("at most {} (sequence, head) pairs are possible: work is counted in 32 bits", MOST / SLICES);

@@ -44,23 +44,30 @@ fn whole_sequences_take_one_launch() {
 }
 
 #[test]
-fn segments_take_two_launches() {
-    for heads in [1, 3, 4, 6] {
+fn segments_take_three_launches() {
+    for heads in [1, 3, 4, 6, 7, 8] {
         let p = problem(2, 16384, heads, true);
         let segments = p.batch().segments();
         assert!(segments > 0);
         for pdl in [false, true] {
             let plan = plan(&p, &HOPPER, &Options { pdl, ..Options::default() }).expect("a plan");
-            let [maps, fold] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
-            assert!(variant(maps).maps() && variant(fold).split());
-            assert_eq!((maps.pdl, fold.pdl), (pdl, true));
-            let firsts = [scalar(maps, "first_entry"), scalar(fold, "first_entry")].map(u64::from);
-            assert_eq!(firsts, [16 + 8 * (2 + segments), 16]);
-            assert_eq!(scalar(fold, "map_slots"), segments as u32);
-            let items = |entries: u64, v: Variant| entries * heads * u64::from(128 / v.vs());
-            assert_eq!(u64::from(maps.grid[0]), items(2 * segments, variant(maps)).min(132));
-            assert_eq!(u64::from(fold.grid[0]), items(2 + segments, variant(fold)).min(132));
-            assert!(std::ptr::eq(plan.desc(), fold.desc));
+            let [maps, first, later] = plan.launches() else { panic!("{} launches", plan.launches().len()) };
+            assert!(variant(maps).maps() && variant(first).split() && std::ptr::eq(first.desc, later.desc));
+            assert_eq!(variant(maps).vs(), if heads > 6 { 64 } else { 32 });
+            assert_eq!([maps.pdl, first.pdl, later.pdl], [pdl, true, true]);
+            let words = [maps, first, later].map(|launch| u64::from(scalar(launch, "first_entry")));
+            assert_eq!(words, [16 + 8 * (2 + segments), 16, 16 + 8 * 2]);
+            assert_eq!([first, later].map(|launch| scalar(launch, "later")), [0, 1]);
+            assert_eq!(scalar(later, "map_slots"), segments as u32);
+            for (launch, entries) in [(maps, 2 * segments), (first, 2), (later, segments)] {
+                let items = entries * heads * u64::from(128 / variant(launch).vs());
+                assert_eq!(u64::from(launch.grid[0]), items.min(132));
+            }
+            assert!(std::ptr::eq(plan.desc(), later.desc));
+            // Where no sequence can be long enough there is one launch.
+            let short = Problem { longest: Some(20 * 64), ..p };
+            let plan = self::plan(&short, &HOPPER, &Options { pdl, ..Options::default() }).expect("a plan");
+            assert!(plan.launches().len() == 1 || heads < 2, "{heads} heads");
         }
     }
 }
@@ -99,13 +106,11 @@ fn arguments_reach_the_kernel() {
     p.h_every = 3;
     p.initial_state = Some(matrices(Elem::BF16, 5, 8, false));
     let launch = planned(&p).prepared().clone();
-    let names = ["every", "null", "decays", "initial_k_first", "final_k_first", "in_place", "per_key_head", "seqs"];
+    let names = ["every", "null", "decays", "initial_k_first", "final_k_first", "later", "per_key_head", "seqs"];
     assert_eq!(names.map(|n| scalar(&launch, n)), [3, 0, 0, 0, 1, 0, 1, 3]);
     assert_eq!([scalar(&launch, "initial_f32"), scalar(&launch, "slots_in"), scalar(&launch, "slots_out")], [0, 5, 4]);
     assert!(scalar(&launch, "initial_bf16") > 0 && scalar(&launch, "final_f32") > 0);
-    // The same pool, in place.
     p.final_state = p.initial_state;
-    assert_eq!(scalar(planned(&p).prepared(), "in_place"), 1);
     (p.initial_slots, p.final_slots) = (None, None);
     assert_eq!(["initial_slots", "final_slots", "null"].map(|n| scalar(planned(&p).prepared(), n)), [0, 0, 0]);
     p.gate = Gate::Decay(strided(Elem::F32, &[p.batch().chunks(), 8, 128], &[1028, 128, 1]));

@@ -47,14 +47,19 @@ fn bad_arguments() {
 
 #[test]
 fn heads_of_workspaces() {
-    let words = [7u32, 6, 5, 0b1010, 4, 3, 2, 0, 9, 9, 9, 9, 9, 9, 9, 9];
+    let words = [4u32, 6, 5, 0b11010, 3, 3, 2, 0, 9, 9, 9, 9, 9, 9, 9, 9];
     let head: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let status = Status::decode(&head).unwrap();
     assert_eq!((status.entries, status.maps, status.segments, status.sequences), (7, 6, 5, 4));
     assert_eq!((status.h_states, status.chunks, status.is_whole()), (3, 2, false));
     let said = status.to_string();
     let sizes = "4 sequences, 2 chunks, 3 chunk states, 5 segments";
-    assert_eq!(said, format!("{sizes}; a sequence ends past the last row; segments do not fit the workspace"));
+    assert_eq!(
+        said,
+        format!(
+            "{sizes}; a sequence ends past the last row; segments do not fit the workspace; a sequence is longer than `longest`"
+        )
+    );
     assert_eq!(Status::decode(&head[..63]), None);
     assert!(Status::default().is_whole());
 }
@@ -83,16 +88,18 @@ mod on_the_simulator {
         }
     }
 
-    /// What the contract asks of a schedule: status, first chunk states, and both lists, each sorted.
+    /// What the contract asks of a schedule: status, first chunk states, and the lists, each sorted.
     struct Expected {
         status: Status,
         offsets: Vec<i64>,
-        main: Vec<[u32; ENTRY]>,
+        first: Vec<[u32; ENTRY]>,
+        later: Vec<[u32; ENTRY]>,
         maps: Vec<[u32; ENTRY]>,
     }
 
     fn expected(batch: &Batch, ends: &[i64], capacity: u64) -> Expected {
-        let mut e = Expected { status: Status::default(), offsets: vec![0], main: Vec::new(), maps: Vec::new() };
+        let (first, later, maps) = (Vec::new(), Vec::new(), Vec::new());
+        let mut e = Expected { status: Status::default(), offsets: vec![0], first, later, maps };
         for (n, pair) in ends.windows(2).enumerate() {
             let (from, to) = (pair[0], pair[1]);
             let whole = e.status.is_whole();
@@ -104,6 +111,7 @@ mod on_the_simulator {
             if whole {
                 // All that the first one lacks.
                 e.status.past_workspace = u64::from(segments) > batch.segments();
+                e.status.past_longest = ordered && (to - from) as u64 > batch.longest.unwrap_or(u64::MAX);
                 e.status.out_of_order = !ordered;
                 e.status.past_end = ordered && !inside;
                 e.status.past_capacity = u64::from(e.status.h_states) + states > capacity;
@@ -111,7 +119,10 @@ mod on_the_simulator {
             if e.status.is_whole() {
                 let (h0, chunk0, map0) = (e.status.h_states, e.status.chunks, e.status.segments);
                 for s in 0..parts {
-                    let bound = |s: u64| chunks * s / parts;
+                    // Half shares of the chunks: those of the first segment, and two of each other one.
+                    let first = batch.cut().map_or(2, |cut| cut.first);
+                    let halves = |s: u64| if s == 0 { 0 } else { first + 2 * (s - 1) };
+                    let bound = |s: u64| chunks * halves(s) / halves(parts);
                     let (low, high) = (bound(s), bound(s + 1));
                     let row = |chunk: u64| (from as u64 + CHUNK * chunk).min(to as u64) as u32;
                     let kind = s as u32 | (parts as u32) << 8;
@@ -123,10 +134,10 @@ mod on_the_simulator {
                         entry[6..].copy_from_slice(&[kind, map0]);
                         entry
                     };
-                    e.main.push(entry(kind | last));
-                    if parts > 1 && s + 1 < parts {
-                        e.maps.push(entry(kind));
-                        e.maps.extend((s > 0).then(|| entry(kind | IDENTITY)));
+                    let list = if s == 0 { &mut e.first } else { &mut e.later };
+                    list.push(entry(kind | last));
+                    if s > 0 && s + 1 < parts {
+                        e.maps.extend([entry(kind), entry(kind | IDENTITY)]);
                     }
                 }
                 e.status.sequences += 1;
@@ -136,9 +147,10 @@ mod on_the_simulator {
             }
             e.offsets.push(e.status.h_states.into());
         }
-        e.status.entries = e.main.len() as u32;
+        e.status.entries = (e.first.len() + e.later.len()) as u32;
         e.status.maps = e.maps.len() as u32;
-        e.main.sort_unstable();
+        e.first.sort_unstable();
+        e.later.sort_unstable();
         e.maps.sort_unstable();
         e
     }
@@ -171,6 +183,7 @@ mod on_the_simulator {
             h_every: batch.h_every,
             capacity,
             split: batch.split,
+            longest: batch.longest,
         };
         assert_eq!(schedule.batch(), *batch);
         let planned = plan(&schedule, &executor).expect("a plan");
@@ -195,14 +208,18 @@ mod on_the_simulator {
             let words = &words[first as usize..][..ENTRY * count as usize];
             words.chunks(ENTRY).map(|entry| entry.try_into().expect("eight")).collect()
         };
-        let [main, maps] = batch.first_entries();
-        let (mut main, mut maps) = (list(main, status.entries), list(maps, status.maps));
-        // Longest first, among those that need no map.
-        let lengths: Vec<u32> = main.iter().filter(|e| e[6] & 0xff == 0).map(|e| (e[2] - e[1]).div_ceil(64)).collect();
+        let [first, later, maps] = batch.first_entries();
+        let mut first = list(first, status.sequences);
+        let mut later = list(later, status.entries - status.sequences);
+        let mut maps = list(maps, status.maps);
+        // Longest first; late segments first.
+        let lengths: Vec<u32> = first.iter().map(|e| (e[2] - e[1]).div_ceil(64)).collect();
         assert!(lengths.windows(2).all(|pair| pair[0] >= pair[1] || pair[1] >= 128), "{lengths:?}");
-        main.sort_unstable();
-        maps.sort_unstable();
-        assert_eq!((main, maps), (want.main, want.maps), "{batch:?}, {ends:?}");
+        assert!(later.windows(2).all(|pair| pair[0][6] & 0xff >= pair[1][6] & 0xff), "{later:?}");
+        for entries in [&mut first, &mut later, &mut maps] {
+            entries.sort_unstable();
+        }
+        assert_eq!((first, later, maps), (want.first, want.later, want.maps), "{batch:?}, {ends:?}");
     }
 
     fn ends_of(lengths: &[i64]) -> Vec<i64> {
@@ -214,7 +231,7 @@ mod on_the_simulator {
     }
 
     fn batch(sequences: u64, rows: i64, heads: u64, h_every: u32) -> Batch {
-        Batch { sequences, rows: rows as u64, heads, h_every, split: true }
+        Batch { sequences, rows: rows as u64, heads, h_every, split: true, longest: None }
     }
 
     #[test]
@@ -226,7 +243,7 @@ mod on_the_simulator {
             [&[], &[0], &[0, 0, 0], &[64, 1, 63, 65, 200, 127], &[8192], &[1300, 547, 2048, 963, 271, 3063]];
         for (at, lengths) in fixed.iter().enumerate() {
             let ends = ends_of(lengths);
-            for heads in [1, 4, 6, 7] {
+            for heads in [1, 4, 6, 8, 9] {
                 let rows = ends[ends.len() - 1] + (at as i64 % 3) * 40;
                 run(&batch(lengths.len() as u64, rows, heads, 1 + at as u32 % 3), &ends, None, at % 2 == 0);
             }
@@ -241,7 +258,7 @@ mod on_the_simulator {
                 })
                 .collect();
             let ends = ends_of(&lengths);
-            let (rows, heads) = (ends[lengths.len()] + random.below(100) as i64, 1 + random.below(8));
+            let (rows, heads) = (ends[lengths.len()] + random.below(100) as i64, 1 + random.below(9));
             run(&batch(count, rows, heads, 1 + random.below(4) as u32), &ends, None, random.below(2) == 0);
         }
     }
@@ -265,6 +282,17 @@ mod on_the_simulator {
         // Rows that do not exist, after many sequences that are fine.
         let many = ends_of(&[3; 1100]);
         run(&batch(1100, 3000, 8, 1), &many, None, false);
+    }
+
+    /// Sequences longer than promised end the list; the promise changes no entry.
+    #[test]
+    fn sequences_longer_than_promised_end_the_list() {
+        let ends = ends_of(&[100, 3000, 0, 64, 5000, 1, 700]);
+        for heads in [1, 4, 8, 9] {
+            for longest in [0, 99, 100, 2999, 3000, 4999, 5000, 5001, 1 << 40] {
+                run(&Batch { longest: Some(longest), ..batch(7, ends[7], heads, 1) }, &ends, None, heads == 4);
+            }
+        }
     }
 
     /// A capacity for any good lengths is passed only by boundaries that are not possible.
