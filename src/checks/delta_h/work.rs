@@ -270,8 +270,8 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
     }
     // Sequences longer than promised, with room for the segments of those that are not.
     for longest in [0, 100, 3099, 3100, 6499, 6500] {
-        let heads = [1, 4, 8][longest % 3];
-        all.push(Asked { longest: Some(longest), ..asked(&[100, 3100, 0, 64, 6500, 1, 700], heads) });
+        let some = asked(&[100, 3100, 0, 64, 6500, 1, 700], [1, 4, 8][longest % 3]);
+        all.extend([false, true].map(|wide| Asked { longest: Some(longest), wide, ..some.clone() }));
     }
     // More sequences than threads; the last of them wrong, or the first behind the threads.
     let many = asked(&[3; 1100], 6);
