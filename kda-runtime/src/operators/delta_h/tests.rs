@@ -429,6 +429,12 @@ fn long_sequences_in_segments() {
     }
 }
 
+/// With 8 heads first segments are longer, and maps are of slices of 64 columns.
+#[test]
+fn eight_heads_in_segments() {
+    check("eight heads", &Case { split: true, ..Case::plain(&[80 * 64 - 20], 8) });
+}
+
 /// A host that knows the longest sequence has the bits of one that does not, and one launch where that is too short to be cut.
 #[test]
 fn sequences_known_to_be_short() {
