@@ -342,7 +342,7 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
         h_every: 2,
         capacity: Some(2000),
         segments: Some((split, room)),
-        longest: (seed % 3 == 0).then_some(3300),
+        longest: seed.is_multiple_of(3).then_some(3300),
         wide: variant.index_() == Elem::I64,
         offsets: true,
     };
