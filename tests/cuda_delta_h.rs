@@ -36,6 +36,7 @@ fn calls() -> Vec<Case> {
         Plan::of(&[500, 700], heads(20)),
         Plan::cut(&[3100, 90, 4000], slots),
         Plan::cut(&[3100, 0, 4000], Switches { in_place: true, ..v_first }),
+        Plan::cut(&[90, 5300], heads(8)),
     ]
     .iter()
     .enumerate()
@@ -189,7 +190,7 @@ fn two_streams_at_once() {
 #[test]
 fn many_sequences() {
     let Some((executor, _guard)) = device() else { return };
-    for (count, hv) in [(300, 4), (2000, 1)] {
+    for (count, hv) in [(300, 2), (1500, 1)] {
         let lengths: Vec<usize> = (0..count).map(|n| [0, 1, 64, 70, 129, 33][(n * 7 + n / 6) % 6]).collect();
         let slots =
             Switches { initial: PoolForm::Slots, final_state: PoolForm::Slots, dead: true, ..Switches::plain(hv) };

@@ -25,7 +25,7 @@ use kda_ref::delta_h::{Checked, Got, HEAD, Masked, STATE, consistency, reference
 use kda_ref::floats::Floats;
 use kda_ref::layout::StateOrder;
 use kda_runtime::operators::delta_h::{Options, Variant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bits of an output that no kernel has written, of two and of four bytes.
 const UNTOUCHED: [u32; 2] = [0xFFFF, u32::MAX];
@@ -60,6 +60,22 @@ impl Tally {
             ("prescribed bits that differ", self.wrong_bits as f64, 0.0),
         ];
         Measured::over(self.problems, case, &found)
+    }
+
+    /// Adds what was found elsewhere.
+    fn add(&mut self, other: &Tally) {
+        for (worst, other) in [
+            (&mut self.h, other.h),
+            (&mut self.v_new, other.v_new),
+            (&mut self.final_state, other.final_state),
+            (&mut self.steps, other.steps),
+        ] {
+            worst.take(other.error, other.limit);
+        }
+        self.problems += other.problems;
+        self.wrong_elements += other.wrong_elements;
+        self.wrong_words += other.wrong_words;
+        self.wrong_bits += other.wrong_bits;
     }
 
     /// Adds the results of one problem.
@@ -190,29 +206,37 @@ pub fn on_variants(
     let case = case.on(device.executor);
     let expected = Expected::of(&case)?;
     let capability = device.executor.compute_capability();
-    let mut first: BTreeMap<Sums, Results> = BTreeMap::new();
+    let mut first: BTreeMap<Sums, (Results, Tally)> = BTreeMap::new();
     for (at, variant) in variants.iter().copied().filter(|v| fits(*v, &case, capability)).enumerate() {
         let order = if at % 4 == 1 || at % 4 == 2 { StateOrder::VFirst } else { StateOrder::KFirst };
         let placed = case.in_orders(order, h_order(variant));
         // Segments: each variant with another one for the maps.
         let options = Options { variant: Some(variant), maps: maps_of(at), pdl: at % 2 == 1 };
         let (results, kernels) = run(device, &placed, &options)?;
-        let mut wrong_bits = 0;
+        // Results of the same bits are as right, but for the words of the schedule and what nothing may write.
+        let mut found = Tally::default();
         match first.get(&sums(variant)) {
-            Some(first) => wrong_bits += first.differing_bits(&results),
+            Some((first, judged)) if first.differing_bits(&results) == 0 => {
+                found.add(judged);
+                found.wrong_words = expected.wrong_words(&results);
+                found.wrong_bits = expected.wrong_bits(&results) + results.changed_inputs;
+            }
+            Some((first, _)) => {
+                found.judge(&results, &expected)?;
+                found.wrong_bits += first.differing_bits(&results);
+            }
             None => {
+                found.judge(&results, &expected)?;
                 // A sequence alone may be too short to be cut: it takes the variant that is chosen.
                 let again = if variant.boxes() { Options::default() } else { options };
-                wrong_bits += results.differing_bits(&run(device, &placed, &again)?.0);
-                wrong_bits += neighbours(device, &placed, [&options, &again], &results, alone)?;
+                found.wrong_bits += results.differing_bits(&run(device, &placed, &again)?.0);
+                found.wrong_bits += neighbours(device, &placed, [&options, &again], &results, alone)?;
             }
         }
-        for kernel in kernels {
-            let tally = tallies.entry(kernel.entry).or_default();
-            tally.judge(&results, &expected)?;
-            tally.wrong_bits += wrong_bits;
+        for kernel in kernels.iter().map(|kernel| kernel.entry).collect::<BTreeSet<_>>() {
+            tallies.entry(kernel).or_default().add(&found);
         }
-        first.entry(sums(variant)).or_insert(results);
+        first.entry(sums(variant)).or_insert((results, found));
     }
     Ok(())
 }
