@@ -9,7 +9,7 @@ use kda::checks::{Device, Extent, Measured};
 use kda::core::exec::{Executor, Stream};
 use kda::core::{Elem, KernelDesc, PreparedLaunch, TensorArg};
 use kda::mutate::subject::{compile, compile_with_arrivals};
-use kda::reference::delta_h::sample::{PoolForm, Strength, Switches};
+use kda::reference::delta_h::sample::{GateForm, PoolForm, Strength, Switches};
 use kda::reference::layout::StateOrder;
 use kda::reference::rng::Rng;
 use kda::runtime::executor::sim::SimExecutor;
@@ -229,7 +229,11 @@ fn a_check_tells_wrong_scalar_gates() {
         narrow,
         narrow.desc(),
         &[
-            ("select(row + t < end, ex2_approx(last - mine), 0.0)", "ex2_approx(last)"),
+            ("select(row + t < end, ex2_approx(last - mine[i]), 0.0)", "ex2_approx(last)"),
+            ("min(end - row, BT) - 1", "BT - 1"),
+            ("row0 + c * BT, end, head", "row0, end, head"),
+            ("row + work::AHEAD * BT, end", "row + BT, end"),
+            ("copy_async_if(row + t < end, gate", "copy_async_if(true, gate"),
             ("to.factors[[DECAY]] = ex2_approx(last)", "to.factors[[DECAY]] = ex2_approx(0.0 - last)"),
             ("if const { SCALAR } { gated } else { v }", "v"),
             ("scale(&mut x, [factors[0], factors[1]]);", "scale(&mut x, [factors[1], factors[0]]);"),
@@ -240,12 +244,30 @@ fn a_check_tells_wrong_scalar_gates() {
         scalar,
         scalar.desc(),
         &[
-            ("select(row + t < end, ex2_approx(last - mine), 0.0)", "ex2_approx(last)"),
+            ("select(row + t < end, ex2_approx(last - mine[i]), 0.0)", "ex2_approx(last)"),
+            ("min(end - row, BT) - 1", "BT - 1"),
+            ("row0 + c * BT, end, head", "row0, end, head"),
+            ("row + work::AHEAD * BT, end", "row + BT, end"),
+            ("copy_async_if(row + t < end, gate", "copy_async_if(true, gate"),
             ("to.factors[[0, DECAY]] = ex2_approx(last)", "to.factors[[0, DECAY]] = ex2_approx(0.0 - last)"),
             ("head / per_key_head", "head"),
             ("[t % 8 / 2, t / 8 * 2 + t % 2]", "[t / 16, t % 16]"),
         ],
     );
+}
+
+/// CTAs that do several items one behind the other, of more and of fewer chunks than gates are copied ahead.
+#[test]
+fn scalar_gates_take_turns() {
+    let scalar = Switches { gate: GateForm::Scalar, hv: 2, ..Switches::plain(1) };
+    let case = Plan::of(&[1100, 20, 700, 0, 64], scalar).draw(SEED);
+    for walks in hopper().filter(|v| v.scalar()) {
+        let case = case.in_orders(StateOrder::KFirst, h_order(walks));
+        let expected = Expected::of(&case).expect("the golden model runs");
+        let executor = SimExecutor::default().with_multiprocessors(2);
+        let results = run_on(executor, walks, walks.desc(), &case).expect("it runs");
+        assert!(passes(&results, &expected), "{}", walks.desc().entry);
+    }
 }
 
 #[test]

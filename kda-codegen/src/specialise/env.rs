@@ -10,6 +10,8 @@ pub struct Local {
     pub value: Value,
     /// Declared with `mut`.
     pub mutable: bool,
+    /// It outlives the block in which it is declared.
+    pub lasting: bool,
 }
 
 /// Scopes of one function body, innermost last.
@@ -31,10 +33,15 @@ impl Scopes {
         self.scopes.push((HashMap::new(), self.locals.len()));
     }
 
-    /// Closes the innermost scope; its locals are gone.
+    /// Closes the innermost scope; its locals are gone, but for lasting ones, which the scope around it gets.
     pub fn pop(&mut self) {
-        if let Some((_, locals)) = self.scopes.pop() {
-            self.locals.truncate(locals);
+        let Some((names, first)) = self.scopes.pop() else { return };
+        let gone = self.locals.split_off(first);
+        let mut lasting: Vec<(usize, String)> =
+            names.into_iter().map(|(name, id)| (id, name)).filter(|(id, _)| gone[id - first].lasting).collect();
+        lasting.sort_unstable();
+        for (id, name) in lasting {
+            self.declare_lasting(name, gone[id - first].value.clone());
         }
     }
 
@@ -52,7 +59,16 @@ impl Scopes {
 
     /// Declares a local; an earlier one of that name is hidden.
     pub fn declare(&mut self, name: String, value: Value, mutable: bool) {
-        self.locals.push(Local { value, mutable });
+        self.push_local(name, Local { value, mutable, lasting: false });
+    }
+
+    /// Declares a local that stays when its scope is closed.
+    pub fn declare_lasting(&mut self, name: String, value: Value) {
+        self.push_local(name, Local { value, mutable: true, lasting: true });
+    }
+
+    fn push_local(&mut self, name: String, local: Local) {
+        self.locals.push(local);
         let id = self.locals.len() - 1;
         if let Some((scope, _)) = self.scopes.last_mut() {
             scope.insert(name, id);

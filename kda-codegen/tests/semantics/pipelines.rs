@@ -4,6 +4,7 @@ mod copies;
 mod fresh;
 mod held;
 mod middle;
+mod own;
 mod peeks;
 mod products;
 mod protocol;

@@ -1,4 +1,5 @@
-//! The work list of `delta_h`: what its kernels know of the schedule that one of them writes; rows of a chunk that is cut short.
+//! The work list of `delta_h`: what its kernels know of the schedule that one of them writes; rows of a chunk that is cut short;
+//! scalar gates, copied ahead.
 
 /// A header of [`HEADER`](work) words, then three lists of entries of [`ENTRY`](work) words, each behind the most that the one
 /// ahead of it can have: whole sequences and first segments, longest first; later segments; maps of inner ones.
@@ -76,6 +77,17 @@ pub mod work {
         for i in (lane..count * (VS / 8)).step_by(32) {
             let (t, at) = (i / (VS / 8), i % (VS / 8) * 8);
             to.at([row + t, head, v0 + at]).store_v(tile.at([t, at]).load_v::<8>());
+        }
+    }
+
+    const AHEAD: u32 = 7; // chunks by which scalar gates are copied ahead of their use
+
+    /// Copies the gates of 64 rows from `row` on; a warp does. Rows behind the end belong to others: zero, and not read.
+    fn copy_gates(to: Shared<f32, Shape<64>>, gate: Global<f32>, row: u32, end: u32, head: u32) {
+        #[unroll]
+        for i in 0..2 {
+            let t = lane + 32 * i;
+            to.at([t]).copy_async_if(row + t < end, gate.at([row + t, head, 0]));
         }
     }
 }

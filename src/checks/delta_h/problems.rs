@@ -53,6 +53,8 @@ pub fn few() -> Vec<Plan> {
         ),
         Plan::of(&[65, 0, 129], Switches { hv: 2, padding: 2, ..scalar }),
         Plan::of(&[130, 20], Switches { h_every: 2, bf16_state: true, strength: Strength::Strong, ..scalar }),
+        // More chunks than gates are copied ahead.
+        Plan::of(&[20, 1100, 600], scalar),
         Plan::of(&[130], Switches { h_out: false, bf16_state: true, in_place: true, ..weak }),
         Plan::of(&[70, 64], Switches { h_out: false, final_state: PoolForm::Absent, strength: Strength::None, ..weak }),
         Plan::of(&[0, 0, 0], plain(2)),
@@ -108,7 +110,7 @@ mod tests {
         p.lengths.iter().sum()
     }
 
-    const NEEDED: [(&str, Meets); 31] = [
+    const NEEDED: [(&str, Meets); 32] = [
         ("an empty sequence among others", |p| rows(p) > 0 && p.lengths.contains(&0)),
         ("T = 0", |p| rows(p) == 0 && p.switches.spare_rows == 0 && !p.lengths.is_empty()),
         ("all empty, with rows", |p| rows(p) == 0 && p.switches.spare_rows > 0 && !p.lengths.is_empty()),
@@ -132,6 +134,7 @@ mod tests {
         ("decay rows", |p| p.switches.gate == GateForm::Decay),
         ("a scalar gate of shared keys", |p| scalar(p) && p.switches.h < p.switches.hv),
         ("a scalar gate in fp32 and bf16", |p| scalar(p) && p.switches.bf16_state),
+        ("many chunks of a scalar gate", |p| scalar(p) && p.lengths.iter().any(|l| *l > 16 * CHUNK)),
         ("int64 boundaries", |p| p.switches.wide_boundaries),
         ("padded rows", |p| p.switches.padding > 0),
         ("spare rows", |p| p.switches.spare_rows > 63),

@@ -47,14 +47,14 @@ impl Specialiser<'_> {
         }
     }
 
-    /// Declares stage and phase of every role of every side.
+    /// Declares stage and phase of every role of every side. They last where the pipeline is declared in a block.
     pub(super) fn declare_states(&mut self, ring: usize) {
         let sides = self.rings[ring].sides.clone();
         for (side, roles) in sides.iter().enumerate() {
             let parties = if roles.is_empty() { vec![super::CTA] } else { roles.clone() };
             for party in parties {
                 for part in ["stage", "phase"] {
-                    self.frame().scopes.declare(state_name(ring, side, party, part), Value::u32(0), true);
+                    self.frame().scopes.declare_lasting(state_name(ring, side, party, part), Value::u32(0));
                 }
             }
         }

@@ -81,7 +81,12 @@ pub mod delta_h_narrow {
         const OUT_STAGES: u32 = STAGES;
 
         // ---- Shared memory
-        let gates = Pipeline::<load, decay> { row: smem::<f32, Shape<K>, _, STAGES>() };
+        // SCALAR: the gates of rows. The role that reads them copies them: memory takes longer than a chunk.
+        let gates = if const { SCALAR } {
+            Pipeline::<decay, decay> { row: smem::<f32, Shape<BT>, _, { work::AHEAD + 1 }>() }
+        } else {
+            Pipeline::<load, decay> { row: smem::<f32, Shape<K>, _, STAGES>() }
+        };
         let wu = Pipeline::<(load, decay), math> {
             w: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
             u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, STAGES>(),
@@ -141,7 +146,9 @@ pub mod delta_h_narrow {
             let item = work::item_of(trip, items);
             let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             let (key_head, first_decay) = (head / per_key_head, schedule[[entry + work::CHUNK]]);
-            gates.restart();
+            if const { !SCALAR } {
+                gates.restart();
+            }
             wu.restart();
             if const { SPLIT } {
                 // The stages of a fold are those that come: constants there would cost the chain its own.
@@ -182,16 +189,29 @@ pub mod delta_h_narrow {
             let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             gates.restart();
             wu.restart();
+            if const { SCALAR } {
+                #[unroll]
+                for c in 0..work::AHEAD {
+                    let slot = gates.acquire();
+                    work::copy_gates(slot.row, gate, row0 + c * BT, end, head);
+                    slot.commit();
+                }
+            }
             for c in 0..chunks {
                 if const { SCALAR } {
                     let row = row0 + c * BT;
-                    let last = gate.at([min(row + BT, end) - 1, head, 0]).load();
+                    let slot = gates.acquire();
+                    work::copy_gates(slot.row, gate, row + work::AHEAD * BT, end, head);
+                    slot.commit();
+                    let from = gates.wait();
+                    let last = from.row[[min(end - row, BT) - 1]];
+                    let mine = [from.row[[lane]], from.row[[lane + 32]]];
+                    from.release();
                     let to = wu.acquire();
                     #[unroll]
                     for i in 0..2 {
                         let t = lane + 32 * i;
-                        let mine = gate.at([row + t, head, 0]).load_if(row + t < end);
-                        to.factors[[t]] = select(row + t < end, ex2_approx(last - mine), 0.0);
+                        to.factors[[t]] = select(row + t < end, ex2_approx(last - mine[i]), 0.0);
                     }
                     if lane == 0 {
                         to.factors[[DECAY]] = ex2_approx(last);
@@ -204,6 +224,11 @@ pub mod delta_h_narrow {
                     let to = wu.acquire();
                     to.factors.at([4 * lane]).store_v(select(decays, row, ex2_approx(row)));
                     to.commit();
+                }
+            }
+            if const { SCALAR } {
+                for _ in 0..work::AHEAD {
+                    gates.wait().release();
                 }
             }
         }

@@ -86,7 +86,12 @@ pub mod delta_h {
 
         // ---- Shared memory
         let first_u = Pipeline::<load, math> { u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, 1>() };
-        let gates = Pipeline::<load, decay> { row: smem::<f32, Shape<K>, _, STAGES>() };
+        // SCALAR: the gates of rows. The role that reads them copies them: memory takes longer than a chunk.
+        let gates = if const { SCALAR } {
+            Pipeline::<decay, decay> { row: smem::<f32, Shape<BT>, _, { work::AHEAD + 1 }>() }
+        } else {
+            Pipeline::<load, decay> { row: smem::<f32, Shape<K>, _, STAGES>() }
+        };
         let wu = Pipeline::<(load, decay), math> {
             w: smem::<bf16, Shape<BT, K>, Swizzle<128>, STAGES>(),
             u: smem::<bf16, Shape<BT, VS>, Swizzle<{ 2 * VS }>, STAGES>(), // of the next chunk
@@ -114,7 +119,9 @@ pub mod delta_h {
         for trip in (ctaid.x..items).step_by(nctaid.x) {
             let item = work::item_of(trip, items);
             let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
-            gates.restart();
+            if const { !SCALAR } {
+                gates.restart();
+            }
             wu.restart();
             keys.restart();
             if chunks > 0 {
@@ -147,16 +154,29 @@ pub mod delta_h {
             let [entry, head, v0, row0, end, chunks] = work::place::<VS>(schedule, first_entry, heads, item);
             gates.restart();
             wu.restart();
+            if const { SCALAR } {
+                #[unroll]
+                for c in 0..work::AHEAD {
+                    let slot = gates.acquire();
+                    work::copy_gates(slot.row, gate, row0 + c * BT, end, head);
+                    slot.commit();
+                }
+            }
             for c in 0..chunks {
                 if const { SCALAR } {
                     let row = row0 + c * BT;
-                    let last = gate.at([min(row + BT, end) - 1, head, 0]).load();
+                    let slot = gates.acquire();
+                    work::copy_gates(slot.row, gate, row + work::AHEAD * BT, end, head);
+                    slot.commit();
+                    let from = gates.wait();
+                    let last = from.row[[min(end - row, BT) - 1]];
+                    let mine = [from.row[[lane]], from.row[[lane + 32]]];
+                    from.release();
                     let to = wu.acquire();
                     #[unroll]
                     for i in 0..2 {
                         let t = lane + 32 * i;
-                        let mine = gate.at([row + t, head, 0]).load_if(row + t < end);
-                        let factor = select(row + t < end, ex2_approx(last - mine), 0.0);
+                        let factor = select(row + t < end, ex2_approx(last - mine[i]), 0.0);
                         to.factors[[t % 8 / 2, t / 8 * 2 + t % 2]] = factor;
                     }
                     if lane == 0 {
@@ -173,6 +193,11 @@ pub mod delta_h {
                     at.at([0, 0]).store_v([factor[0], factor[1]]);
                     at.at([1, 0]).store_v([factor[2], factor[3]]);
                     to.commit();
+                }
+            }
+            if const { SCALAR } {
+                for _ in 0..work::AHEAD {
+                    gates.wait().release();
                 }
             }
         }
