@@ -93,6 +93,11 @@ impl Specialiser<'_> {
         if sides.is_empty() {
             return self.check_side(ring, 0, "restart", site).map(|()| Value::Unit);
         }
+        // Phases of a ring that restarts are counted otherwise from its declaration on, which goes by its name.
+        if !self.rings[ring].restarts {
+            return Err(Diagnostic::new(654, site, "the pipeline restarts under another name than its own")
+                .help(format!("write `{}.restart()`", self.rings[ring].name)));
+        }
         self.warp_in_step("`restart()`", site)?;
         let held = self.holdings.iter().find(|h| h.ring == ring && !h.done && sides.contains(&h.side));
         if let Some(held) = held {

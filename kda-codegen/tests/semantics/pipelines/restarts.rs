@@ -104,6 +104,8 @@ fn both_sides_restart_together() {
         ),
         (654, "#[role(load)] { let s = ring.acquire(); ring.restart(); s.commit(); }".into()),
         (653, "#[role(load)] { ring.restart(); } ring.restart();".into()),
+        // Its declaration counts phases by what is said of its name.
+        (654, "let other = ring; #[role(load)] { other.restart(); } #[role(math)] { other.restart(); }".into()),
     ];
     for (code, body) in wrong {
         let body = format!("{ring} {body} y.at([0, lane]).store(x.at([0, lane]).load() + n as f32);");
