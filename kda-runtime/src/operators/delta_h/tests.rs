@@ -9,6 +9,7 @@ use super::{Gate, Options, Problem, Schedule, Status, Variant, plan, schedule};
 use crate::executor::sim::SimExecutor;
 use crate::{DeviceBuffer, Guarding};
 use half::bf16;
+use kda_core::Executor;
 use kda_core::exec::Stream;
 use kda_core::{Elem, TensorArg};
 use kda_kernels::delta_h_portable::DeltaHPortableVariant;
@@ -51,6 +52,8 @@ struct Case {
     split: bool,
     longest: Option<u64>,
     maps: Option<Variant>,
+    /// First segments are done ahead of the maps that are computed beside them.
+    ahead: bool,
     /// Memory orders `[K, V]` of the initial states, the final ones and h.
     k_first: [bool; 3],
     bf16_states: bool,
@@ -76,6 +79,7 @@ impl Case {
             split: false,
             longest: None,
             maps: None,
+            ahead: false,
             k_first: [true; 3],
             bf16_states: false,
             slots: [true; 2],
@@ -320,8 +324,15 @@ fn run(case: &Case, x: &Inputs) -> Results {
     let long =
         case.lengths.iter().any(|rows| batch.cut().is_some_and(|cut| cut.segments(rows.div_ceil(64) as u64) > 1));
     assert_eq!(status.segments > 0, cut && long, "{status}");
-    // SAFETY: as above.
-    unsafe { planned.launch(&executor, Stream::default()) }.expect("the call runs");
+    // The second of several launches starts beside the first, and may be ahead of it.
+    let mut launches: Vec<_> = planned.launches().iter().filter(|launch| !launch.is_empty()).collect();
+    if case.ahead {
+        launches.swap(0, 1);
+    }
+    for launch in launches {
+        // SAFETY: as above.
+        unsafe { executor.launch(launch, Stream::default()) }.expect("the call runs");
+    }
     for buffer in [&kg, &w, &u, &gates, &initial, &own, &h, &v_new, &work, &maps] {
         buffer.check_canaries().expect("nothing beside it");
     }
@@ -425,7 +436,9 @@ fn long_sequences_in_segments() {
     for (in_place, h_first, vs) in [(false, true, 32), (true, false, 64)] {
         let (lengths, k_first) = ([50, 3200], [true, true, h_first]);
         let maps = Variant::all().find(|v| v.maps() && v.vs() == vs);
-        check("segments", &Case { split: true, in_place, maps, k_first, ..Case::plain(&lengths, 1) });
+        let case = Case { split: true, in_place, maps, k_first, ..Case::plain(&lengths, 1) };
+        check("segments", &case);
+        check("first segments ahead", &Case { ahead: true, ..case });
     }
 }
 
