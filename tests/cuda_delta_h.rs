@@ -186,7 +186,8 @@ fn two_streams_at_once() {
     }
 }
 
-/// More sequences than an entry's places, than threads of the schedule, and empty ones among them.
+/// More sequences than an entry's places, than threads of the schedule, and empty ones among them. The golden model takes most of
+/// the time.
 #[test]
 fn many_sequences() {
     let Some((executor, _guard)) = device() else { return };

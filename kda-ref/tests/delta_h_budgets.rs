@@ -185,8 +185,8 @@ fn a_single_wrong_element_is_caught() {
         parts.iter().filter(|p| !p.judgement.passes).map(|p| (p.output, p.sequence, p.head)).collect()
     };
     assert!(fails(&right).is_empty(), "KDA_SEED={seed}");
-    // Small elements some units of their last place off, errors that the norms do not see: most are out of their bounds (99 of
-    // 100), and any of those is found alone.
+    // Small elements some units of their last place off, errors that the norms do not see: 99 of 100 are out of their bounds, and
+    // one of them alone is found.
     let rows = (70..135).map(|row| problem.v_new_at(row, 1)).flat_map(|row| row..row + HEAD);
     let small: Vec<usize> = rows.filter(|&at| (0.05..0.2).contains(&right.v_new[at].to_f32().abs())).collect();
     let off = |elements: &[usize]| {

@@ -6,10 +6,11 @@
 #[kda_dsl::device_lib]
 pub mod work {
     const HEADER: u32 = 16;
-    // Words of the header: numbers of entries.
+    // Words of the header: numbers of entries, and of the places of maps that there is room for.
     const ENTRIES: u32 = 0;
     const MAPS: u32 = 1;
     const LATER: u32 = 4;
+    const PLACES: u32 = 8;
 
     const ENTRY: u32 = 8;
     // Words of an entry.

@@ -1,9 +1,9 @@
 //! Which sequences are processed, where their chunks go, and the work list of a launch.
 //!
 //! Sequence n is processed when for every m <= n: `0 <= cu[m] <= cu[m+1] <= T`, it is no longer than promised, and its stored
-//! chunk states fit the capacity. From the first violation on nothing of that and later sequences is processed. With one of every m chunk states
-//! stored, sequence n of c chunks stores `ceil(c / m)` of them, from h index `chunk_offsets[n]` on. The status says all that
-//! the first sequence that is not processed lacks.
+//! chunk states fit the capacity. From the first violation on nothing of that and later sequences is processed. With one of
+//! every m chunk states stored, sequence n of c chunks stores `ceil(c / m)` of them, from h index `chunk_offsets[n]` on. The
+//! status says all that the first sequence that is not processed lacks.
 //!
 //! Entries of the work list are eight words; in which order those of one length stand is open.
 

@@ -77,7 +77,7 @@ pub fn few() -> Vec<Plan> {
 /// Long sequences in segments, with every form of state.
 fn segments(backend: Backend, rng: &mut Rng) -> Vec<Plan> {
     let simulated = backend == Backend::Sim;
-    let (rounds, most_hv, longest) = if simulated { (2, 1, 1000) } else { (24, 6, 14_000) };
+    let (rounds, most_hv, longest) = if simulated { (2, 1, 1000) } else { (24, 8, 14_000) };
     let mut plans = Vec::new();
     for _ in 0..rounds {
         let gate = rng.choose(&[GateForm::Cumulative, GateForm::Decay]);

@@ -86,6 +86,7 @@ impl Asked {
         let head = [list.first.len(), list.maps.len(), list.map_slots, golden.status as usize];
         let counts = [list.later.len(), golden.h_chunks(), golden.chunks, cut_sequences(&list)];
         let mut want: Vec<u32> = head.into_iter().chain(counts).map(|count| count as u32).collect();
+        want.push(self.most_segments() as u32);
         want.resize(HEADER, 0);
         if words.len() != end {
             return words.len().abs_diff(end);
@@ -273,6 +274,9 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
         let some = asked(&[100, 3100, 0, 64, 6500, 1, 700], [1, 4, 8][longest % 3]);
         all.extend([false, true].map(|wide| Asked { longest: Some(longest), wide, ..some.clone() }));
     }
+    // Only the first state of each is stored.
+    let first = asked(&[100, 0, 64, 300], 1);
+    all.extend([false, true].map(|wide| Asked { wide, h_every: u32::MAX as usize, ..first.clone() }));
     // More sequences than threads; the last of them wrong, or the first behind the threads.
     let many = asked(&[3; 1100], 6);
     all.push(Asked { rows: 3298, ..many.clone() });
@@ -388,7 +392,7 @@ mod tests {
         let head = [list.first.len(), list.maps.len(), list.map_slots, 0, list.later.len(), golden.h_chunks()];
         words[..HEADER].fill(0);
         head.iter()
-            .chain([&golden.chunks, &cut_sequences(&list)])
+            .chain([&golden.chunks, &cut_sequences(&list), &asked.most_segments()])
             .enumerate()
             .for_each(|(at, count)| words[at] = *count as u32);
         for (first, entries) in [(first, &list.first), (later, &list.later), (maps, &list.maps)] {

@@ -130,9 +130,11 @@ pub mod delta_h_narrow {
         } else {
             work::ENTRIES
         };
-        let items = schedule[[list]] * heads * SLICES;
+        // Lists of a schedule for another batch lie elsewhere: nothing of it is done.
+        let mine = if const { MAPS || SPLIT } { schedule[[work::PLACES]] == map_slots } else { true };
+        let items = select(mine, schedule[[list]] * heads * SLICES, 0);
 
-        // The second pass finds in L2 what the first one has read.
+        // Maps leave in L2 what later segments read once more.
         let (w_in, kg_in, u_in) = if const { MAPS || SPLIT } {
             let policy = if const { MAPS } { l2::evict_last() } else { l2::evict_first() };
             (w.hint(policy), kg.hint(policy), u.hint(policy))

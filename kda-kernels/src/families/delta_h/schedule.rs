@@ -147,7 +147,8 @@ pub mod delta_h_schedule {
                 let split = parts > 1;
                 let shares = halves_ahead(parts, first_halves);
                 let first_end = select(split, chunks * first_halves / shares, chunks);
-                let mine = [chunks, (chunks + every - 1) / every, select(split, parts, 0), select(split, 1, 0)];
+                let kept = chunks / every + select(chunks % every > 0, 1, 0);
+                let mine = [chunks, kept, select(split, parts, 0), select(split, 1, 0)];
                 let (before, here) = sums_before(totals, mine);
                 let at = ahead + before;
                 ahead += here;
@@ -216,10 +217,10 @@ pub mod delta_h_schedule {
         if tid < work::HEADER {
             let later = all[2] - all[3];
             let maps = 2 * (all[2] - 2 * all[3]);
-            let words = [stop, maps, all[2], status, later, all[1], all[0], all[3]];
+            let words = [stop, maps, all[2], status, later, all[1], all[0], all[3], most_segments];
             let mut word = 0;
             #[unroll]
-            for i in 0..8 {
+            for i in 0..9 {
                 word = select(tid == i, words[i], word);
             }
             work_list.at([tid]).store(word);

@@ -14,7 +14,7 @@ const HEAD: u64 = 128;
 const B_BYTES: u64 = HEAD * HEAD * 4;
 const M_BYTES: u64 = 2 * HEAD * HEAD * 2;
 
-/// Sizes of a batch. The schedule and the calls of all layers that use it name the same ones.
+/// Sizes of a batch. The schedule and the calls of all layers that use it name the same ones; results of others are undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// N: sequences, empty ones among them.
@@ -27,8 +27,9 @@ pub struct Batch {
     pub h_every: u32,
     /// Whether long sequences may be cut into segments, where that is faster.
     pub split: bool,
-    /// Most rows of a sequence, if that is known: a longer one is not processed, nor are those behind it. Where no sequence can
-    /// be long enough to be cut, calls are launched for whole ones. It changes no result.
+    /// Most rows of a sequence, if that is known: a longer one is not processed, nor are those behind it; so it stays in a captured
+    /// graph. Where no sequence can be long enough to be cut, calls are launched for whole ones. What is processed has the same
+    /// results.
     pub longest: Option<u64>,
 }
 

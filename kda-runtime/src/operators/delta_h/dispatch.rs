@@ -46,17 +46,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let capability = executor.compute_capability();
     let runs = |v: &Variant| v.desc().arch.runs_on(capability.0, capability.1);
     let main = match options.variant {
-        Some(variant) => {
-            let refuse = |why: String| Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why });
-            if !runs(&variant) {
-                let (arch, (major, minor)) = (variant.desc().arch, capability);
-                return refuse(format!("it is written for {arch}, the device has compute capability {major}.{minor}"));
-            }
-            if let Some(why) = kind.refuses(variant) {
-                return refuse(why);
-            }
-            variant
-        }
+        Some(variant) => forced(variant, capability, |v| kind.refuses(v))?,
         None => {
             let fit = Variant::all().filter(|v| runs(v) && kind.refuses(*v).is_none());
             let multiprocessors = executor.multiprocessors();
@@ -76,14 +66,37 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
     let Some(cut) = layout.batch.cut().filter(|_| main.split()) else {
         return Ok(Plan::of(launch(main, FIRST, options.pdl)?));
     };
-    let wanted = |v: &Variant| u64::from(v.vs()) == cut.map_columns;
-    let maps =
-        Variant::all().filter(|v| v.maps() && runs(v)).find(|v| options.maps.map_or(wanted(v), |maps| *v == maps));
-    let Some(maps) = maps else {
-        return Err(OpError::NoVariant { op: NAME, given: capability, needed: main.desc().arch.to_string() });
+    let maps = match options.maps {
+        Some(maps) => {
+            forced(maps, capability, |v| (!v.maps()).then(|| "it does not compute the maps of segments".into()))?
+        }
+        None => match Variant::all().find(|v| v.maps() && u64::from(v.vs()) == cut.map_columns && runs(v)) {
+            Some(maps) => maps,
+            None => {
+                let needed = main.desc().arch.to_string();
+                return Err(OpError::NoVariant { op: NAME, given: capability, needed });
+            }
+        },
     };
     let first = launch(maps, MAPS, options.pdl)?;
     Ok(Plan::of(first).then(launch(main, FIRST, true)?).then(launch(main, LATER, true)?))
+}
+
+/// A variant that is asked for, if it runs on the device and nothing else speaks against it.
+fn forced(
+    variant: Variant,
+    capability: (u8, u8),
+    refuses: impl Fn(Variant) -> Option<String>,
+) -> Result<Variant, OpError> {
+    let (arch, (major, minor)) = (variant.desc().arch, capability);
+    let why = match arch.runs_on(major, minor) {
+        true => refuses(variant),
+        false => Some(format!("it is written for {arch}, the device has compute capability {major}.{minor}")),
+    };
+    match why {
+        Some(why) => Err(OpError::Forced { op: NAME, variant: variant.desc().entry.into(), why }),
+        None => Ok(variant),
+    }
 }
 
 /// Lists of a schedule.

@@ -54,6 +54,8 @@ struct Case {
     maps: Option<Variant>,
     /// First segments are done ahead of the maps that are computed beside them.
     ahead: bool,
+    /// Rows of the longest sequence that the schedule alone is promised.
+    scheduled: Option<u64>,
     /// Memory orders `[K, V]` of the initial states, the final ones and h.
     k_first: [bool; 3],
     bf16_states: bool,
@@ -80,6 +82,7 @@ impl Case {
             longest: None,
             maps: None,
             ahead: false,
+            scheduled: None,
             k_first: [true; 3],
             bf16_states: false,
             slots: [true; 2],
@@ -310,7 +313,7 @@ fn run(case: &Case, x: &Inputs) -> Results {
         h_every: case.every,
         capacity: problem.h.map(|h| h.shape()[0]),
         split: case.split,
-        longest: case.longest,
+        longest: case.scheduled.or(case.longest),
     };
     let ordered_work = schedule::plan(&order, &executor).expect("a schedule");
     let options = Options { variant: case.variant, maps: case.maps, pdl: true };
@@ -446,6 +449,27 @@ fn long_sequences_in_segments() {
 #[test]
 fn eight_heads_in_segments() {
     check("eight heads", &Case { split: true, ..Case::plain(&[80 * 64 - 20], 8) });
+    let case =
+        Case { split: true, in_place: true, k_first: [false; 3], every: 3, ..Case::plain(&[90, 80 * 64 + 1], 7) };
+    check("seven heads", &case);
+}
+
+/// States of nothing but first chunks.
+#[test]
+fn first_states_alone() {
+    for old in [false, true] {
+        check("first states", &Case { every: u32::MAX, old, ..Case::plain(&[130, 70, 0, 200], 1) });
+    }
+}
+
+/// A call whose lists lie elsewhere than those of the schedule does nothing.
+#[test]
+fn a_schedule_of_another_batch() {
+    let case = Case { split: true, ..Case::plain(&[2000; 6], 1) };
+    let x = draw(&case, &mut Random(5));
+    let got = run(&Case { scheduled: Some(2000), ..case.clone() }, &x);
+    assert!(got.h.iter().chain(&got.v_new).chain(&got.states).all(|x| x.to_bits() == POISON.to_bits()));
+    assert!(run(&case, &x).v_new.iter().any(|x| x.to_bits() != POISON.to_bits()));
 }
 
 /// A host that knows the longest sequence has the bits of one that does not, and one launch where that is too short to be cut.
@@ -455,4 +479,6 @@ fn sequences_known_to_be_short() {
     for longest in [None, Some(1800)] {
         check("short", &Case { longest, ..case.clone() });
     }
+    // Too short for as many segments as the batch has room for otherwise.
+    check("fewer segments", &Case { split: true, longest: Some(2900), ..Case::plain(&[2900, 70, 2500, 0], 1) });
 }

@@ -67,7 +67,10 @@ fn segments_take_three_launches() {
             // Where no sequence can be long enough there is one launch.
             let short = Problem { longest: Some(20 * 64), ..p };
             let plan = self::plan(&short, &HOPPER, &Options { pdl, ..Options::default() }).expect("a plan");
-            assert!(plan.launches().len() == 1 || heads < 2, "{heads} heads");
+            assert_eq!(plan.launches().len(), 1, "{heads} heads");
+            assert!(!variant(plan.prepared()).split() && !variant(plan.prepared()).maps());
+            let without = Problem { maps: None, ..short };
+            assert_eq!(self::plan(&without, &HOPPER, &Options::default()).map(|plan| plan.launches().len()), Ok(1));
         }
     }
 }
@@ -162,6 +165,20 @@ fn forced_variants() {
         "it writes `h` [V, K], the call's is [K, V]",
     ] {
         assert!(said.contains(words), "`{words}` is missing: {said}");
+    }
+    // Maps are computed by variants for them.
+    for maps in Variant::all() {
+        let options = Options { maps: Some(maps), ..Options::default() };
+        match plan(&cut, &HOPPER, &options) {
+            Ok(plan) => assert!(maps.maps() && variant(&plan.launches()[0]) == maps),
+            Err(error) => {
+                assert!(
+                    !maps.maps() && error.to_string().contains("it does not compute the maps of segments"),
+                    "{error}"
+                )
+            }
+        }
+        assert!(plan(&whole, &HOPPER, &options).is_ok(), "nothing is cut");
     }
     let other = plan(&whole, &Capability(8, 0, 108), &Options { variant: Variant::all().next(), ..Options::default() });
     assert!(other.unwrap_err().to_string().contains("the device has compute capability 8.0"));

@@ -263,6 +263,25 @@ mod on_the_simulator {
         }
     }
 
+    /// Rows, boundaries, promises and steps of stored states at the ends of what can be counted.
+    #[test]
+    fn extreme_sizes() {
+        let last = 2_147_483_583i64;
+        for heads in [1, 4, 8, 9] {
+            for longest in [None, Some(1 << 33), Some(last as u64), Some(64 * 85)] {
+                let of = |n, rows| Batch { longest, ..batch(n, rows, heads, 1) };
+                run(&of(1, last), &[0, last], None, heads == 1);
+                run(&of(3, last), &[last - 6000, last - 100, last, last], None, true);
+                run(&of(3, last), &[0, i32::MAX.into(), 0, i32::MAX.into()], None, false);
+                run(&of(3, last), &[0, 1 << 32, (1 << 32) + 64, 1 << 34], None, true);
+                run(&of(3, 6000), &[0, 100, i64::MAX, i64::MIN], None, true);
+            }
+        }
+        for every in [u32::MAX, u32::MAX - 1, 1 << 31] {
+            run(&batch(4, 6000, 1, every), &[0, 200, 400, 400, 6000], None, false);
+        }
+    }
+
     /// Boundaries that are not possible end the list, wherever they stand.
     #[test]
     fn bad_boundaries_end_the_list() {

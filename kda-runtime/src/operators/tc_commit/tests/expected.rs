@@ -4,7 +4,7 @@ use super::case::{Case, D, Layer, Rows};
 use half::bf16;
 
 /// How much larger than the error of f32, token after token, the kernel's may be: beside a state's largest magnitude, the largest
-/// of the call, since the error of one state alone is too small a sample (a kernel came to 3.15 times it).
+/// of the call, since the error of one state is too small a sample (right kernels come to 3.15 times it).
 const FACTOR: f64 = 3.0;
 
 /// Number type of a written-out commit.
