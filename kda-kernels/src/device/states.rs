@@ -45,7 +45,25 @@ pub mod states {
         }
     }
 
-    /// Writes the same, rounded once.
+    /// The same of rows 0 to 63 and 64 to 127 of K, and VS columns from v0 on.
+    fn load_halves<const VS: u32>(
+        low: &mut Acc<f32, 64, VS>,
+        high: &mut Acc<f32, 64, VS>,
+        pools: (Global<f32>, Global<bf16>),
+        slot: i32,
+        live: bool,
+        head: u32,
+        v0: u32,
+        k_first: bool,
+    ) {
+        let (v_step, k_step) = steps(k_first);
+        let first = v0 * v_step;
+        load::<64, VS>(&mut low, pools.0, pools.1, slot, live, head, first, k_step, v_step);
+        let first = v0 * v_step + 64 * k_step;
+        load::<64, VS>(&mut high, pools.0, pools.1, slot, live, head, first, k_step, v_step);
+    }
+
+    /// Writes what `load` reads, rounded once.
     fn store<const M: u32, const N: u32>(
         pool_f32: GlobalMut<f32>,
         pool_bf16: GlobalMut<bf16>,
@@ -64,5 +82,23 @@ pub mod states {
             pool_bf16.at([slot, head, at]).store_if(live, bf16::rn(pair[0]));
             pool_bf16.at([slot, head, at + n_step]).store_if(live, bf16::rn(pair[1]));
         });
+    }
+
+    /// Writes what `load_halves` reads, rounded once.
+    fn store_halves<const VS: u32>(
+        pools: (GlobalMut<f32>, GlobalMut<bf16>),
+        slot: i32,
+        live: bool,
+        head: u32,
+        v0: u32,
+        k_first: bool,
+        low: Acc<f32, 64, VS>,
+        high: Acc<f32, 64, VS>,
+    ) {
+        let (v_step, k_step) = steps(k_first);
+        let first = v0 * v_step;
+        store::<64, VS>(pools.0, pools.1, slot, live, head, first, k_step, v_step, low);
+        let first = v0 * v_step + 64 * k_step;
+        store::<64, VS>(pools.0, pools.1, slot, live, head, first, k_step, v_step, high);
     }
 }

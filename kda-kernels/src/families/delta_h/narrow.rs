@@ -269,31 +269,8 @@ pub mod delta_h_narrow {
             if const { !MAPS } {
                 if segment == 0 {
                     let (slot, live) = states::wanted_slot(initial_slots, has_initial, n, slots_in, null);
-                    let (v_step, k_step) = states::steps(initial_k_first);
-                    let first = v0 * v_step;
-                    states::load::<64, VS>(
-                        &mut low,
-                        initial_f32,
-                        initial_bf16,
-                        slot,
-                        live,
-                        head,
-                        first,
-                        k_step,
-                        v_step,
-                    );
-                    let first = v0 * v_step + 64 * k_step;
-                    states::load::<64, VS>(
-                        &mut high,
-                        initial_f32,
-                        initial_bf16,
-                        slot,
-                        live,
-                        head,
-                        first,
-                        k_step,
-                        v_step,
-                    );
+                    let pools = (initial_f32, initial_bf16);
+                    states::load_halves::<VS>(&mut low, &mut high, pools, slot, live, head, v0, initial_k_first);
                 }
             }
 
@@ -473,11 +450,8 @@ pub mod delta_h_narrow {
                 }
             } else if kind & work::LAST != 0 {
                 let (slot, live) = states::slot_of(final_slots, n, slots_out, null);
-                let (v_step, k_step) = states::steps(final_k_first);
-                let first = v0 * v_step;
-                states::store::<64, VS>(final_f32, final_bf16, slot, live, head, first, k_step, v_step, low);
-                let first = v0 * v_step + 64 * k_step;
-                states::store::<64, VS>(final_f32, final_bf16, slot, live, head, first, k_step, v_step, high);
+                let pools = (final_f32, final_bf16);
+                states::store_halves::<VS>(pools, slot, live, head, v0, final_k_first, low, high);
             } else if const { SPLIT } {
                 if segment == 0 {
                     pdl::wait();
