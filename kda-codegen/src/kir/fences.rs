@@ -60,7 +60,8 @@ fn hands_over(sync: &Sync) -> bool {
         Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } | Sync::NamedArrive { .. } => true,
         Sync::Warp | Sync::Give { .. } | Sync::MbarrierArrive => true,
         Sync::BulkStore { .. } | Sync::ProductRead { .. } | Sync::BulkFill { .. } => true,
-        Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } | Sync::SharedWrite { .. } => false,
+        Sync::Take { .. } | Sync::Restart { .. } | Sync::MbarrierInit { .. } => false,
+        Sync::SharedRead { .. } | Sync::SharedWrite { .. } => false,
     }
 }
 
@@ -71,7 +72,7 @@ fn meet_later(code: &[Node]) -> bool {
             Node::Inst { .. } | Node::Comment(_) => {}
             Node::Sync { sync, .. } => match sync {
                 Sync::Cta | Sync::Cluster { .. } | Sync::NamedSync { .. } => return true,
-                Sync::Warp | Sync::SharedWrite { .. } => {}
+                Sync::Warp | Sync::SharedRead { .. } | Sync::SharedWrite { .. } => {}
                 _ => return false,
             },
             Node::If { .. } | Node::Loop { .. } | Node::Return(_) => return false,

@@ -6,6 +6,7 @@
 //! joins, which are written only at the end of a loop body or of a branch.
 
 pub mod fences;
+pub mod landing;
 
 use kda_ptx::operand::PredSrc;
 use kda_ptx::{Class, Inst, Reg};
@@ -177,6 +178,11 @@ pub enum Sync {
     SharedWrite {
         /// Index of the buffer.
         buffer: usize,
+    },
+    /// Loads from a stage of a ring follow this step.
+    SharedRead {
+        /// Index of the ring.
+        ring: usize,
     },
     /// Products of a warpgroup read a shared buffer: they follow this step.
     ProductRead {

@@ -130,7 +130,8 @@ impl Writer {
             Node::Sync { sync, place } => {
                 if !matches!(
                     sync,
-                    Sync::SharedWrite { .. }
+                    Sync::SharedRead { .. }
+                        | Sync::SharedWrite { .. }
                         | Sync::ProductRead { .. }
                         | Sync::BulkFill { .. }
                         | Sync::Take { .. }
@@ -205,7 +206,8 @@ impl Writer {
             }
             Sync::Warp => self.inst(None, BarWarp { members: Src::Imm(-1) }.into()),
             Sync::MbarrierInit { inst, guard, .. } => self.inst(Some(*guard), inst.clone()),
-            Sync::SharedWrite { .. }
+            Sync::SharedRead { .. }
+            | Sync::SharedWrite { .. }
             | Sync::ProductRead { .. }
             | Sync::BulkFill { .. }
             | Sync::Take { .. }

@@ -164,6 +164,11 @@ impl Builder {
         self.open.truncate(depth);
     }
 
+    /// First free register of each class.
+    pub fn registers(&self) -> [u32; 5] {
+        self.next
+    }
+
     /// All of the kernel.
     pub fn finish(mut self) -> Region {
         let mut region = std::mem::take(&mut self.prologue);

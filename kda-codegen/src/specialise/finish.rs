@@ -1,4 +1,4 @@
-//! From a specialised body to a compiled variant: counts of barriers, the protocol check, fences, lowering.
+//! From a specialised body to a compiled variant: counts of barriers, the protocol check, fences, landing of loads, lowering.
 
 use super::{Specialiser, cluster, lists, pipeline};
 use crate::compiled::{Barrier, Compiled};
@@ -10,7 +10,9 @@ impl Specialiser<'_> {
     /// The compiled variant.
     pub(super) fn finish(mut self) -> Result<Compiled> {
         self.check_conditions()?;
-        let mut region = std::mem::take(&mut self.builder).finish();
+        let builder = std::mem::take(&mut self.builder);
+        let registers = builder.registers();
+        let mut region = builder.finish();
         self.close_cluster(&mut region);
         lists::settle(&mut region);
         pipeline::fill_counts(&mut region, &self.rings);
@@ -22,6 +24,9 @@ impl Specialiser<'_> {
         if self.cluster.writes {
             cluster::widen_fences(&mut region, !self.cluster.multicast.is_empty());
         }
+        let filled: Vec<bool> =
+            self.rings.iter().map(|ring| ring.filled.iter().any(|buffers| !buffers.is_empty())).collect();
+        crate::kir::landing::derive(&mut region, &filled, registers);
         let body = Body { files: self.files, region };
         let mut params = self.resolved.params.clone();
         for (param, state) in params.iter_mut().zip(&self.params) {

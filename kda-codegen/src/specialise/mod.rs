@@ -223,6 +223,8 @@ struct Specialiser<'a> {
     raw_barriers: bool,
     /// The code runs in one thread of its role.
     elected: bool,
+    /// Some code of one thread has been compiled.
+    elections: bool,
     /// Stages taken by the code of one thread that is being compiled.
     elected_takes: Vec<pipeline::ElectedTake>,
     /// Register of the warp's index, once something has asked for it.
@@ -293,6 +295,7 @@ impl<'a> Specialiser<'a> {
             fresh_barriers: None,
             raw_barriers: false,
             elected: false,
+            elections: false,
             elected_takes: Vec::new(),
             warp_register: None,
             flight: products::Flight::default(),

@@ -56,6 +56,11 @@ impl Specialiser<'_> {
             "pdl::wait" => {
                 let [] = self.arguments(name, args, site)?;
                 self.place(site);
+                // Lanes that were not elected come here first. The wait holds their warp, and the elected lane in its loop with it
+                // (measured: it stood still from its first wait for a barrier until the grid ahead had ended).
+                if self.elections && !self.elected && self.control() <= Uniform::Warp {
+                    self.builder.sync(Sync::Warp);
+                }
                 self.builder.inst(DependencyWait {});
                 self.waited = true;
                 self.dependent = Some(site.ends());

@@ -100,3 +100,21 @@ fn every_thread_waits() {
         assert_eq!(error_of(&kernel(body)), 663, "{body}");
     }
 }
+
+/// Lanes that were not elected wait for the one that was: a wait for the grid ahead holds their whole warp.
+#[test]
+fn lanes_meet_ahead_of_the_wait() {
+    let ahead = |body: &str| {
+        let ptx = Run::new(&kernel(body)).compiled.ptx;
+        let lines: Vec<&str> = ptx.lines().map(str::trim).filter(|line| !line.starts_with(".loc")).collect();
+        let waits: Vec<usize> = (0..lines.len()).filter(|at| lines[*at] == "griddepcontrol.wait;").collect();
+        waits.into_iter().map(|at| lines[at - 1] == "bar.warp.sync -1;").collect::<Vec<_>>()
+    };
+    let elected = "#[role(first)] #[elect_one] for i in 0..n { fixed.at([i]).load(); }";
+    assert_eq!(ahead(&format!("{elected} pdl::wait(); {USE}")), [true]);
+    assert_eq!(ahead(&format!("pdl::wait(); {elected} {USE} pdl::wait();")), [false, true]);
+    // One thread waits by itself.
+    let inside = "#[role(first)] #[elect_one] for i in 0..n { pdl::wait(); }";
+    assert_eq!(ahead(&format!("{inside} pdl::wait(); {USE}")), [false, true]);
+    assert_eq!(ahead(&format!("pdl::wait(); {USE}")), [false]);
+}

@@ -3,6 +3,7 @@
 mod copies;
 mod fresh;
 mod held;
+mod landing;
 mod middle;
 mod own;
 mod peeks;

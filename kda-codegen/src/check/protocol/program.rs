@@ -161,6 +161,7 @@ fn event(sync: &Sync) -> Option<Event> {
         Sync::NamedArrive { id, span, .. } => Some(Event::Arrive { barrier: *id, span: *span }),
         Sync::Warp
         | Sync::MbarrierArrive
+        | Sync::SharedRead { .. }
         | Sync::SharedWrite { .. }
         | Sync::ProductRead { .. }
         | Sync::BulkFill { .. }

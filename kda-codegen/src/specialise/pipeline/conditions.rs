@@ -29,6 +29,9 @@ impl Specialiser<'_> {
         let Some(id) = slot else { return Ok(()) };
         self.check_held(id, site)?;
         let holding = &self.holdings[id as usize];
+        if holding.side > 0 {
+            self.builder.sync(crate::kir::Sync::SharedRead { ring: holding.ring });
+        }
         // A stage that is taken under a condition is read under it.
         if holding.side > 0
             && !conditional

@@ -58,6 +58,7 @@ impl Specialiser<'_> {
             this.builder.inst(Elect { dst: DstAndPred { dst: None, pred: Some(reg) }, members: Src::Imm(-1) });
             let elected = Scalar::new(Elem::Bool, reg, Uniform::Thread);
             this.elected = true;
+            this.elections = true;
             let result = this.branch(elected, site, body, |_| Ok(Value::Unit));
             this.builder.mark_branch(Branch::Elected);
             this.elected = false;
