@@ -36,7 +36,7 @@ fn calls() -> Vec<Case> {
         Plan::of(&[500, 700], heads(20)),
         Plan::cut(&[3100, 90, 4000], slots),
         Plan::cut(&[3100, 0, 4000], Switches { in_place: true, ..v_first }),
-        Plan::cut(&[90, 5300], heads(8)),
+        Plan::cut(&[90, 6400], heads(8)),
     ]
     .iter()
     .enumerate()
@@ -192,7 +192,9 @@ fn two_streams_at_once() {
 fn many_sequences() {
     let Some((executor, _guard)) = device() else { return };
     let hopper = |v: &Variant| v.boxes() && !v.maps() && !v.split() && !v.v_first();
-    for (count, hv, gate) in [(300, 2, GateForm::Cumulative), (1500, 1, GateForm::Cumulative), (300, 2, GateForm::Scalar)] {
+    for (count, hv, gate) in
+        [(300, 2, GateForm::Cumulative), (1500, 1, GateForm::Cumulative), (300, 2, GateForm::Scalar)]
+    {
         let lengths: Vec<usize> = (0..count).map(|n| [0, 1, 64, 70, 129, 33][(n * 7 + n / 6) % 6]).collect();
         let slots = PoolForm::Slots;
         let switches = Switches { initial: slots, final_state: slots, dead: true, gate, ..Switches::plain(hv) };

@@ -36,7 +36,7 @@ fn errors(exact: &Results, got: &Results) -> [f64; 3] {
 #[test]
 fn segments_are_as_exact_as_the_uncut_recurrence() {
     let seed = seed();
-    let split = Split { most: 5, fewest: 3, least: 2, first: 3 };
+    let split = Split { most: 5, fewest: 3, least: 2, first: 12 };
     for (name, strength, beta) in [
         ("strong", Strength::Strong, 1.0),
         ("usual", Strength::Usual, 1.0),
@@ -66,7 +66,7 @@ fn segments_are_as_exact_as_the_uncut_recurrence() {
 #[test]
 fn budgets_need_the_low_parts() {
     let seed = seed();
-    let split = Split { most: 5, fewest: 3, least: 2, first: 2 };
+    let split = Split { most: 5, fewest: 3, least: 2, first: 8 };
     let mut rng = Rng::new(seed);
     let switches = Switches { strength: Strength::None, beta: 0.003, ..Switches::plain(1) };
     let sample = Sample::random(&mut rng, &[65, 7 * 64 + 1], switches);
@@ -103,7 +103,7 @@ fn only_later_segments_differ() {
     );
     let problem = sample.problem();
     let serial = run(&problem, Mode::Emulate).expect("a valid sample");
-    let cut = run_segments(&problem, Split { most: 3, fewest: 3, least: 2, first: 2 }, Operand::HighAndLow)
+    let cut = run_segments(&problem, Split { most: 3, fewest: 3, least: 2, first: 8 }, Operand::HighAndLow)
         .expect("a valid sample");
     let (serial_v, cut_v) = (&serial.v_new.expect("v_new").values, &cut.v_new.expect("v_new").values);
     // Segment 1 starts from the end of segment 0 as it is; segment 2 begins 256 rows into the sequence.

@@ -207,7 +207,7 @@ fn the_schedule_kernel_makes_the_list() {
     schedule.set("boundaries", seqs + 1).set("words", words).set("seqs", seqs).set("rows", problem.used as u32);
     schedule.set("capacity", 1000u32).set("every", form.every as u32);
     schedule.set("longest", u32::MAX).set("most", 1u32).set("fewest", 2u32).set("least", 16u32);
-    schedule.set("first_halves", 2u32).set("most_segments", 0u32).launch(1);
+    schedule.set("first_eighths", 8u32).set("most_segments", 0u32).launch(1);
     let list = schedule.read::<u32>("work_list");
     let entries = |list: &[u32]| {
         let mut entries: Vec<Vec<u32>> = list[16..].chunks(8).map(<[u32]>::to_vec).collect();

@@ -152,7 +152,7 @@ pub struct Split {
     pub fewest: usize,
     /// Least chunks of a segment, on average.
     pub least: usize,
-    /// Length of the first segment in halves of another's.
+    /// Length of the first segment in eighths of an inner one. The last one has six.
     pub first: usize,
 }
 
@@ -160,13 +160,11 @@ impl Split {
     /// What a number of value heads takes; above 8 heads sequences are never cut.
     pub fn of_heads(value_heads: usize) -> Option<Split> {
         match value_heads {
-            1..=6 => Some(Split {
-                most: ((132 / (4 * value_heads) + 3) / 2).min(9),
-                fewest: 3,
-                least: (7 * value_heads / 2).max(10),
-                first: 2,
-            }),
-            7..=8 => Some(Split { most: 5, fewest: 5, least: 16, first: 3 }),
+            1..=2 => Some(Split { most: 9, fewest: 4, least: 10, first: 8 }),
+            3 => Some(Split { most: 7, fewest: 4, least: 10, first: 8 }),
+            4 => Some(Split { most: 5, fewest: 5, least: 13, first: 8 }),
+            5..=6 => Some(Split { most: 4, fewest: 4, least: 16, first: 8 }),
+            7..=8 => Some(Split { most: 5, fewest: 5, least: 20, first: 10 }),
             _ => None,
         }
     }
@@ -179,8 +177,15 @@ impl Split {
 
     /// First and end chunk of a segment of a sequence of this many chunks.
     pub fn segment(&self, chunks: usize, segment: usize) -> (usize, usize) {
-        let halves = |segment: usize| if segment == 0 { 0 } else { self.first + 2 * (segment - 1) };
-        let at = |segment| chunks * halves(segment) / halves(self.parts(chunks));
+        let parts = self.parts(chunks);
+        let shares: Vec<usize> = (0..parts)
+            .map(|segment| match segment {
+                0 => self.first,
+                _ if segment + 1 == parts => 6,
+                _ => 8,
+            })
+            .collect();
+        let at = |segment: usize| chunks * shares[..segment].iter().sum::<usize>() / shares.iter().sum::<usize>();
         (at(segment), at(segment + 1))
     }
 }
@@ -271,12 +276,12 @@ mod tests {
         assert_eq!(longest(0).sequences.len(), 0);
     }
 
-    const SPLIT: Split = Split { most: 4, fewest: 3, least: 2, first: 2 };
+    const SPLIT: Split = Split { most: 4, fewest: 3, least: 2, first: 8 };
 
     #[test]
     fn segments_of_a_sequence() {
-        assert_eq!(Split::of_heads(1), Some(Split { most: 9, fewest: 3, least: 10, first: 2 }));
-        assert_eq!(Split::of_heads(6), Some(Split { most: 4, fewest: 3, least: 21, first: 2 }));
+        assert_eq!(Split::of_heads(1), Some(Split { most: 9, fewest: 4, least: 10, first: 8 }));
+        assert_eq!(Split::of_heads(6), Some(Split { most: 4, fewest: 4, least: 16, first: 8 }));
         assert_eq!((Split::of_heads(8).map(|split| split.parts(128)), Split::of_heads(9)), (Some(5), None));
         for (split, chunks) in
             (1..=8).filter_map(Split::of_heads).chain([SPLIT]).flat_map(|s| (0..400).map(move |c| (s, c)))
@@ -286,12 +291,15 @@ mod tests {
             assert!(segments.windows(2).all(|pair| pair[0].1 == pair[1].0), "{split:?}, {chunks} chunks");
             assert_eq!((segments[0].0, segments[parts - 1].1), (0, chunks));
             let lengths: Vec<_> = segments.iter().map(|segment| segment.1 - segment.0).collect();
-            let others = &lengths[1.min(parts - 1)..];
-            assert!(others.iter().max().unwrap() - others.iter().min().unwrap() <= 1, "{lengths:?}");
-            assert!(parts == 1 || (2 * lengths[0]).abs_diff(split.first * lengths[1]) <= 4, "{lengths:?}");
+            if parts > 1 {
+                let inner = &lengths[1..parts - 1];
+                assert!(inner.iter().max().unwrap() - inner.iter().min().unwrap() <= 1, "{lengths:?}");
+                assert!((8 * lengths[0]).abs_diff(split.first * inner[0]) <= 18, "{lengths:?}");
+                assert!((8 * lengths[parts - 1]).abs_diff(6 * inner[0]) <= 14, "{lengths:?}");
+            }
         }
         let eight = Split::of_heads(8).unwrap();
-        assert_eq!([0, 1, 2, 3, 4].map(|segment| eight.segment(128, segment).1), [34, 58, 81, 104, 128]);
+        assert_eq!([0, 1, 2, 3, 4].map(|segment| eight.segment(128, segment).1), [32, 57, 83, 108, 128]);
     }
 
     #[test]
@@ -304,10 +312,10 @@ mod tests {
         assert_eq!(list.first.iter().map(of).collect::<Vec<_>>(), [(0, 0), (2, 0), (1, 0)]);
         assert_eq!(list.later.iter().map(of).collect::<Vec<_>>(), [(2, 3), (0, 2), (2, 2), (0, 1), (2, 1)]);
         let last = list.later[0];
-        assert_eq!((last.map, last.parts, last.last, last.rows.1, last.chunk), (3, 4, true, 1076, 7 + 1 + 6));
+        assert_eq!((last.map, last.parts, last.last, last.rows.1, last.chunk), (3, 4, true, 1076, 7 + 1 + 7));
         let inner = list.later[3];
-        assert_eq!((inner.rows, inner.first, inner.h, inner.last), ((131, 259), 2, 0, false));
-        assert_eq!(list.maps[1].words(), [0, 131, 259, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
+        assert_eq!((inner.rows, inner.first, inner.h, inner.last), ((131, 323), 2, 0, false));
+        assert_eq!(list.maps[1].words(), [0, 131, 323, 0, 2, 2, 1 | 3 << 8 | 1 << 30, 0]);
         let maps: Vec<_> = list.maps.iter().map(|entry| (of(entry), entry.identity)).collect();
         let matrices =
             [((0, 1), false), ((0, 1), true), ((2, 1), false), ((2, 1), true), ((2, 2), false), ((2, 2), true)];

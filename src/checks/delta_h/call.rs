@@ -238,7 +238,7 @@ impl<'d> Call<'d> {
             most: cut.map_or(1, |cut| count(cut.most)),
             fewest: cut.map_or(2, |cut| count(cut.fewest)),
             least: cut.map_or(1, |cut| count(cut.least)),
-            first_halves: cut.map_or(2, |cut| count(cut.first)),
+            first_eighths: cut.map_or(8, |cut| count(cut.first)),
             most_segments: count(batch.segments()),
         };
         Ok(args.prepare(variant.ok_or("no variant for the type of the boundaries")?, false)?)

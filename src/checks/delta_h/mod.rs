@@ -101,7 +101,7 @@ pub fn sample_plan(variant: impl Into<Variant>, odd: bool) -> Plan {
         ..pools
     };
     match variant.maps() || walks_segments(variant) {
-        true => Plan::cut(&[1857], switches),
+        true => Plan::cut(&[2497], switches),
         false => Plan::of(&[65, 0, 130], switches),
     }
 }

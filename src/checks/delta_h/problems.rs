@@ -66,7 +66,7 @@ pub fn few() -> Vec<Plan> {
         Plan::of(&[70, 64, 10, 130], Switches { h_every: 2, ..damaged(Damage::Capacity) }),
         // Hardly anything is written and nothing decays, so that the maps alone are what states are off by.
         Plan::cut(&[4033], Switches { beta: 1e-3, strength: Strength::None, ..weak }),
-        Plan::cut(&[20, 1857], Switches { spare_rows: 64, strength: Strength::Mixed, ..weak }),
+        Plan::cut(&[20, 2497], Switches { spare_rows: 64, strength: Strength::Mixed, ..weak }),
         Plan::cut(
             &[3100, 0, 70],
             Switches { in_place: true, h_every: 2, padding: 1, bf16_state: true, dead: false, ..slots },

@@ -20,7 +20,7 @@ pub fn run(variants: &[Variant], seed: u64, sink: Sink, share: f64) -> Result<()
     let cases = [
         whole(GateForm::Cumulative),
         whole(GateForm::Scalar),
-        Plan::cut(&[1857, 70], Switches { h_every: 4, ..slots }).draw(seed),
+        Plan::cut(&[2497, 70], Switches { h_every: 4, ..slots }).draw(seed),
     ];
     let mut first: [BTreeMap<Sums, Results>; 3] = Default::default();
     for (turn, options) in ways(seed).into_iter().enumerate() {

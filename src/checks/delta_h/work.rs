@@ -145,7 +145,7 @@ impl Asked {
             most: split.map_or(1, |split| split.most as u32),
             fewest: split.map_or(2, |split| split.fewest as u32),
             least: split.map_or(1, |split| split.least as u32),
-            first_halves: split.map_or(2, |split| split.first as u32),
+            first_eighths: split.map_or(8, |split| split.first as u32),
             most_segments: self.most_segments() as u32,
         };
         let launch = kda_core::PreparedLaunch { desc, ..args.prepare(variant, false)? };
@@ -231,7 +231,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
         &[64, 1, 63, 65, 200, 127],
         &[8192],
         &[1300, 547, 2048, 963, 271, 3063],
-        &[1857, 0, 20_000, 1856, 5000],
+        &[2497, 0, 20_000, 2496, 5000],
         &[128 * 64, 130 * 64, 143 * 64, 144 * 64, 127 * 64, 2_000_000],
     ];
     let mut all: Vec<Asked> = Vec::new();
@@ -242,7 +242,7 @@ pub fn batches(extent: Extent, rng: &mut Rng) -> Vec<Asked> {
         }
     }
     // Wrong boundaries in every place.
-    let good = asked(&[100, 3100, 0, 64, 6500, 1, 700], 4);
+    let good = asked(&[100, 3100, 0, 64, 6500, 1, 700], 3);
     for at in 0..good.cu_seqlens.len() {
         for (value, wide) in
             [(-1, false), (i32::MIN.into(), false), (i32::MAX.into(), false), (50, false), (0, false), (i64::MIN, true)]
@@ -336,7 +336,7 @@ pub fn sample(device: Device, desc: &'static KernelDesc, seed: u64, sink: Sink) 
     for length in [130, 0, 3200 + rng.below(200) as i64, 200 + rng.below(50) as i64, 5000, 64] {
         cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + length);
     }
-    let split = Split { most: 4, fewest: 3, least: 16, first: 2 + seed as usize % 2 };
+    let split = Split { most: 4, fewest: 3, least: 16, first: 8 + 4 * (seed as usize % 2) };
     // The last but one sequence of an odd seed has no room for its segments.
     let room = if seed % 2 == 1 { 5 } else { 7 };
     let rows = cu_seqlens[cu_seqlens.len() - 1] as usize;

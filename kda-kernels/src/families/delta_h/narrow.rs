@@ -135,8 +135,8 @@ pub mod delta_h_narrow {
         let items = select(mine, schedule[[list]] * heads * SLICES, 0);
 
         // Maps leave in L2 what later segments read once more.
-        let (w_in, kg_in, u_in) = if const { MAPS || SPLIT } {
-            let policy = if const { MAPS } { l2::evict_last() } else { l2::evict_first() };
+        let (w_in, kg_in, u_in) = if const { MAPS } {
+            let policy = l2::evict_last();
             (w.hint(policy), kg.hint(policy), u.hint(policy))
         } else {
             (w, kg, u)
@@ -286,25 +286,30 @@ pub mod delta_h_narrow {
                     role_sync();
                     low = Acc::<f32, 64, VS>::zero();
                     high = Acc::<f32, 64, VS>::zero();
+                    // Rows 0 to 63 of M, rows 64 to 127, then the same of what is left over of M. A stage is held while the next
+                    // one is multiplied.
+                    let mut held = keys.wait();
+                    low.mma(held.kg, rounded.t());
+                    low.mma(held.kg, left_over.t());
+                    wgmma::commit();
                     #[unroll]
-                    for part in 0..4 {
-                        // Rows 0 to 63 of M, rows 64 to 127, then the same of what is left over of M.
+                    for part in 1..4 {
                         let slot = keys.wait();
-                        if const { part % 2 == 0 } {
+                        if const { part == 1 } {
+                            high.mma(slot.kg, rounded.t());
+                            high.mma(slot.kg, left_over.t());
+                        } else if const { part == 2 } {
                             low.mma(slot.kg, rounded.t());
-                            if const { part < 2 } {
-                                low.mma(slot.kg, left_over.t());
-                            }
                         } else {
                             high.mma(slot.kg, rounded.t());
-                            if const { part < 2 } {
-                                high.mma(slot.kg, left_over.t());
-                            }
                         }
                         wgmma::commit();
-                        wgmma::wait::<0>();
-                        slot.release();
+                        wgmma::wait::<1>();
+                        held.release();
+                        held = slot;
                     }
+                    wgmma::wait::<0>();
+                    held.release();
                     low = Acc::of(low.fragment() + b_low);
                     high = Acc::of(high.fragment() + b_high);
                     role_sync();

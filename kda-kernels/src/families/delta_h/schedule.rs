@@ -8,13 +8,15 @@
 /// is processed.
 ///
 /// A sequence of `chunks` chunks of 64 rows has P = min(most, chunks / least) segments if that is `fewest` or more, and 1
-/// otherwise. The first one has `first_halves` half shares of the chunks, each other one two. Every sequence has at least one
-/// entry.
+/// otherwise. An inner one has eight shares of the chunks, the first one `first_eighths`, the last one, ahead of which most maps are
+/// applied, six. Every sequence has at least one entry.
 #[kda_dsl::kernels(arch = sm_80, uses = [crate::device::work])]
 pub mod delta_h_schedule {
     const THREADS: u32 = 1024;
     const WARPS: u32 = THREADS / 32;
     const BT: u32 = 64; // rows of a chunk
+    const INNER: u32 = 8; // shares of an inner segment
+    const LAST: u32 = 6; // shares of the last one
     const PLACES: u32 = 512; // in the order of the entries: 256 lengths of first segments, 256 numbers of later ones
 
     /// Why a sequence is not processed.
@@ -31,10 +33,11 @@ pub mod delta_h_schedule {
         255 - select(chunks < 128, chunks, min(eighths, 255))
     }
 
-    /// Half shares ahead of a segment.
+    /// Shares ahead of a segment of a sequence of so many.
     #[device]
-    fn halves_ahead(segment: u32, first_halves: u32) -> u32 {
-        select(segment == 0, 0, first_halves + 2 * segment - 2)
+    fn shares_ahead(segment: u32, parts: u32, first_eighths: u32) -> u32 {
+        let ahead = first_eighths + INNER * segment - INNER;
+        select(segment == 0, 0, select(segment == parts, ahead - (INNER - LAST), ahead))
     }
 
     /// Sums of the threads before this one, and of all.
@@ -101,8 +104,8 @@ pub mod delta_h_schedule {
 
     #[kernel(block = THREADS, grid = 1, min_blocks_per_sm = 1)]
     #[variants(INDEX in [i32, i64])]
-    #[requires(seqs + 1 == boundaries, every > 0, least > 0, first_halves > 0, rows <= 2147483647)]
-    #[requires(fewest > 1, most <= 32, first_halves <= 32)]
+    #[requires(seqs + 1 == boundaries, every > 0, least > 0, first_eighths > 2, rows <= 2147483647)]
+    #[requires(fewest > 1, most <= 32, first_eighths <= 128)]
     #[requires(words >= work::HEADER + work::ENTRY * (seqs + 3 * most_segments))]
     fn schedule<INDEX: Elem>(
         #[dims(boundaries)] cu: Global<INDEX>,
@@ -116,7 +119,7 @@ pub mod delta_h_schedule {
         most: u32,          // segments of a sequence
         fewest: u32,        // segments of a sequence that is cut
         least: u32,         // chunks of a segment, on average
-        first_halves: u32,  // length of a first segment, in halves of another's
+        first_eighths: u32, // shares of a first segment
         most_segments: u32, // of all sequences that have several
     ) {
         let totals = smem::<u32, Shape<WARPS, 4>>();
@@ -145,8 +148,10 @@ pub mod delta_h_schedule {
                 let parts = min(most, chunks / least);
                 let parts = select(parts < fewest, 1, parts);
                 let split = parts > 1;
-                let shares = halves_ahead(parts, first_halves);
-                let first_end = select(split, chunks * first_halves / shares, chunks);
+                // Products with all chunks would not fit.
+                let shares = shares_ahead(parts, parts, first_eighths);
+                let (share, rest) = (chunks / shares, chunks % shares);
+                let first_end = select(split, share * first_eighths + rest * first_eighths / shares, chunks);
                 let kept = chunks / every + select(chunks % every > 0, 1, 0);
                 let mine = [chunks, kept, select(split, parts, 0), select(split, 1, 0)];
                 let (before, here) = sums_before(totals, mine);
@@ -180,8 +185,10 @@ pub mod delta_h_schedule {
                         // B and M of inner segments, in the order of sequences.
                         let inner = map_list + work::ENTRY * 2 * (at[2] - 2 * at[3]);
                         for s in 0..parts {
-                            let low = chunks * halves_ahead(s, first_halves) / shares;
-                            let high = select(split, chunks * halves_ahead(s + 1, first_halves) / shares, chunks);
+                            let (ahead, upto) =
+                                (shares_ahead(s, parts, first_eighths), shares_ahead(s + 1, parts, first_eighths));
+                            let low = share * ahead + rest * ahead / shares;
+                            let high = select(split, share * upto + rest * upto / shares, chunks);
                             let place = if s == 0 { place_of(first_end) } else { 512 - s };
                             let index = counts.at([place]).fetch_add(1, RELAXED);
                             let kind = s | parts << 8;

@@ -82,9 +82,15 @@ impl Batch {
         self.schedule_words().saturating_mul(4)
     }
 
-    /// Most entries: of whole sequences and first segments, of later segments, of maps.
+    /// Entries that there is room for: of whole sequences and first segments, of later segments, of maps.
     pub fn entries(&self) -> [u64; 3] {
         [self.sequences, self.segments(), self.segments().saturating_mul(2)]
+    }
+
+    /// Entries that there are at most. A sequence that is cut has one segment that is not a later one, and two without maps.
+    pub fn work(&self) -> [u64; 3] {
+        let [first, segments, maps] = self.entries();
+        [first, segments.saturating_sub(1), maps.saturating_sub(4)]
     }
 
     /// Words at which these entries begin.
@@ -155,14 +161,15 @@ mod tests {
         let cut = batch(1, 8192, 4);
         assert_eq!((cut.segments(), cut.schedule_bytes()), (5, 4 * (16 + 8 * (1 + 3 * 5))));
         assert_eq!((cut.entries(), cut.first_entries()), ([1, 5, 10], [16, 16 + 8, 16 + 8 * 6]));
+        assert_eq!((cut.work(), whole.work()), ([1, 4, 6], [3, 0, 0]));
         assert_eq!(cut.map_parts(), [5 * 4 * 65_536, 5 * 4 * 65_536]);
         let uncut = Batch { split: false, ..cut };
         assert_eq!((uncut.cut(), uncut.map_bytes(), uncut.schedule_words()), (None, 0, 24));
         // Known to be too short to be cut, or for as many segments.
         let up_to = |rows| Batch { longest: Some(rows), ..cut };
         assert_eq!((up_to(8192).cut(), up_to(u64::MAX).cut()), (cut.cut(), cut.cut()));
-        assert_eq!(up_to(3 * 14 * 64).cut().map(|cut| cut.most), Some(3));
-        assert_eq!((up_to(41 * 64).cut(), up_to(0).map_bytes(), up_to(2000).schedule_words()), (None, 0, 24));
+        assert_eq!(Batch { longest: Some(45 * 64), heads: 1, ..cut }.cut().map(|cut| cut.most), Some(4));
+        assert_eq!((up_to(64 * 64).cut(), up_to(0).map_bytes(), up_to(2000).schedule_words()), (None, 0, 24));
         // Too short to be cut.
         assert_eq!(batch(64, 2000, 4).cut(), None);
         let huge = batch(u64::MAX, u64::MAX, 1);

@@ -57,7 +57,7 @@ pub fn plan(problem: &Problem, executor: &dyn Executor, options: &Options) -> Re
         }
     };
     let args = arguments(problem, &layout)?;
-    let (counts, words) = (layout.batch.entries(), layout.batch.first_entries());
+    let (counts, words) = (layout.batch.work(), layout.batch.first_entries());
     let launch = |variant: Variant, list: usize, pdl: bool| {
         let ctas = ctas(variant, counts[list] * layout.batch.heads, executor.multiprocessors());
         let own = DeltaHNarrowArgs { first_entry: counted(words[list]), later: list == LATER, ctas, ..args.clone() };

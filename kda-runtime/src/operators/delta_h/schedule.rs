@@ -112,7 +112,7 @@ pub fn plan(schedule: &Schedule, executor: &dyn Executor) -> Result<Plan, OpErro
         most: cut.map_or(1, |cut| counted(cut.most)),
         fewest: cut.map_or(2, |cut| counted(cut.fewest)),
         least: cut.map_or(1, |cut| counted(cut.least)),
-        first_halves: cut.map_or(2, |cut| counted(cut.first)),
+        first_eighths: cut.map_or(8, |cut| counted(cut.first)),
         most_segments: counted(batch.segments()),
     };
     Ok(Plan::of(args.prepare(variant, false)?))

@@ -3,7 +3,8 @@
 //! Chunks of a sequence follow each other; few heads leave most of a device idle meanwhile. What a segment does to the state
 //! is an affine map S <- M S + B, so the maps of the inner segments are computed side by side, while the first one is walked,
 //! and applied in order by those behind it. A sequence of c chunks is cut into `P = min(most, c / least)` segments, or not at
-//! all if that is below `fewest`. The first segment has `first` half shares of the chunks, each other one has two.
+//! all if that is below `fewest`. An inner segment has eight shares of the chunks, the first one `first`, the last one, ahead of
+//! which most maps are applied, six.
 
 use crate::operators::limits::HEAD;
 
@@ -28,7 +29,7 @@ pub struct Cut {
     pub fewest: u64,
     /// Fewest chunks of a segment, on average.
     pub least: u64,
-    /// Length of the first segment, in halves of another's.
+    /// Length of the first segment, in eighths of an inner one.
     pub first: u64,
     /// Columns that a CTA of the launch of maps has. Results do not depend on it.
     pub map_columns: u64,
@@ -42,14 +43,15 @@ impl Cut {
                 // One slice a segment walks the first ones, two each have the maps of inner ones: 2 P - 3 segments fill the
                 // device. Maps are applied one after another: with 1 head sixteen segments take longer than nine.
                 let most = (MULTIPROCESSORS / (SLICES * heads) + 3) / 2;
-                // More heads need longer segments, as both passes share the memory.
-                let least = 7 * heads / 2;
-                let (most, least) = (if most < 9 { most } else { 9 }, if least < 10 { 10 } else { least });
-                Some(Cut { most, fewest: 3, least, first: 2, map_columns: 32 })
+                let most = if most < 9 { most } else { 9 };
+                // Three launches take 12 µs longer than one, before any chunk. By the times a chunk takes, that pays from 40
+                // chunks on with 1 to 3 heads, from 64 with 4 to 6, as all of them share the memory.
+                let (fewest, least) = if heads <= 3 { (4, 10) } else { (most, 64u64.div_ceil(most)) };
+                Some(Cut { most, fewest, least, first: 8, map_columns: 32 })
             }
             // Maps in wide slices leave room for as many segments as the second pass has. They take longer, and so may the
-            // first segments.
-            7..=MOST_HEADS => Some(Cut { most: 5, fewest: 5, least: 16, first: 3, map_columns: 64 }),
+            // first segments. Below 100 chunks one launch in slices of 16 columns takes as long.
+            7..=MOST_HEADS => Some(Cut { most: 5, fewest: 5, least: 20, first: 10, map_columns: 64 }),
             _ => None,
         }
     }
@@ -84,10 +86,10 @@ mod tests {
 
     #[test]
     fn few_heads_are_cut_often() {
-        let numbers = |heads| Cut::of(heads).map(|cut| (cut.most, cut.least));
-        assert_eq!([numbers(1), numbers(2), numbers(4)], [Some((9, 10)), Some((9, 10)), Some((5, 14))]);
-        assert_eq!([numbers(5), numbers(6)], [Some((4, 17)), Some((4, 21))]);
-        assert_eq!([numbers(7), numbers(8)], [Some((5, 16)); 2]);
+        let numbers = |heads| Cut::of(heads).map(|cut| (cut.most, cut.fewest, cut.least));
+        assert_eq!([numbers(1), numbers(2), numbers(3)], [Some((9, 4, 10)), Some((9, 4, 10)), Some((7, 4, 10))]);
+        assert_eq!([numbers(4), numbers(5), numbers(6)], [Some((5, 5, 13)), Some((4, 4, 16)), Some((4, 4, 16))]);
+        assert_eq!([numbers(7), numbers(8)], [Some((5, 5, 20)); 2]);
         assert_eq!([numbers(0), numbers(9), numbers(u64::MAX)], [None; 3]);
         for heads in 1..=MOST_HEADS {
             let cut = Cut::of(heads).unwrap();
@@ -108,7 +110,7 @@ mod tests {
     #[test]
     fn the_bound_is_exact() {
         for (fewest, most, least) in [(3, 5, 2), (3, 3, 1), (3, 4, 3), (4, 4, 2), (4, 5, 1)] {
-            let cut = Cut { most, fewest, least, first: 2, map_columns: 32 };
+            let cut = Cut { most, fewest, least, first: 8, map_columns: 32 };
             // Least rows that make a sequence of so many segments.
             let rows_of = |segments: u64| if segments == 1 { 0 } else { CHUNK * (cut.least * segments - 1) + 1 };
             for (segments, rows) in (fewest..=cut.most).map(|p| (p, rows_of(p))) {

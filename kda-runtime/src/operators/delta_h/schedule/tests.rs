@@ -119,10 +119,14 @@ mod on_the_simulator {
             if e.status.is_whole() {
                 let (h0, chunk0, map0) = (e.status.h_states, e.status.chunks, e.status.segments);
                 for s in 0..parts {
-                    // Half shares of the chunks: those of the first segment, and two of each other one.
-                    let first = batch.cut().map_or(2, |cut| cut.first);
-                    let halves = |s: u64| if s == 0 { 0 } else { first + 2 * (s - 1) };
-                    let bound = |s: u64| chunks * halves(s) / halves(parts);
+                    // Shares of the chunks: those of the first segment, eight of inner ones, six of the last.
+                    let first = batch.cut().map_or(8, |cut| cut.first);
+                    let shares = |s: u64| match s {
+                        0 => 0,
+                        s if s == parts => first + 8 * (s - 1) - 2,
+                        s => first + 8 * (s - 1),
+                    };
+                    let bound = |s: u64| chunks * shares(s) / shares(parts);
                     let (low, high) = (bound(s), bound(s + 1));
                     let row = |chunk: u64| (from as u64 + CHUNK * chunk).min(to as u64) as u32;
                     let kind = s as u32 | (parts as u32) << 8;

@@ -5,7 +5,7 @@ use crate::operators::delta_h::samples::{dense, matrices, problem, resized, rest
 
 #[track_caller]
 fn refused(spoil: impl Fn(&mut Problem), words: &[&str]) {
-    let mut good = problem(3, 4000, 4, true);
+    let mut good = problem(3, 4100, 4, true);
     assert!(good.maps.is_some() && validate(&good).is_ok(), "{:?}", validate(&good));
     spoil(&mut good);
     let said = validate(&good).expect_err("a refusal").to_string();
@@ -34,9 +34,9 @@ fn each(p: &mut Problem) -> Vec<(&'static str, &mut TensorArg)> {
 
 #[track_caller]
 fn refused_each(spoil: impl Fn(&str, &mut TensorArg) -> Option<&'static str>) {
-    let names: Vec<&str> = each(&mut problem(3, 4000, 4, true)).iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = each(&mut problem(3, 4100, 4, true)).iter().map(|(name, _)| *name).collect();
     for name in names {
-        let mut good = problem(3, 4000, 4, true);
+        let mut good = problem(3, 4100, 4, true);
         let words = {
             let mut tensors = each(&mut good);
             let (_, tensor) = tensors.iter_mut().find(|(other, _)| *other == name).expect("the tensor");
@@ -102,7 +102,7 @@ fn sizes_that_do_not_fit() {
     refused_each(|name, t| {
         let rows = matches!(name, "kg" | "u" | "gk" | "v_new");
         rows.then(|| *t = resized(t, 0, 3999))?;
-        Some("4000 is needed (T as in `w`)")
+        Some("4100 is needed (T as in `w`)")
     });
     refused_each(|name, t| {
         let heads = t.shape().len() > 2 && name != "w";
@@ -131,18 +131,18 @@ fn sizes_that_do_not_fit() {
         few,
         &["axis slots of `initial_state`", "at least 3 is needed (one a sequence, as there are no `initial_slots`"],
     );
-    let mut without = problem(3, 4000, 4, true);
+    let mut without = problem(3, 4100, 4, true);
     states(&mut without);
     assert!(validate(&without).is_ok());
 }
 
 #[test]
 fn room_for_any_lengths() {
-    let (n, t) = (3, 4000);
+    let (n, t) = (3, 4100);
     for every in [1, 2, 7] {
         let mut good = problem(n, t, 4, true);
         good.h_every = every;
-        let needed = 3 + 3997 / (64 * u64::from(every));
+        let needed = 3 + 4097 / (64 * u64::from(every));
         good.h = Some(matrices(Elem::BF16, needed, 4, false));
         assert!(validate(&good).is_ok());
         let short = |p: &mut Problem| {
@@ -150,11 +150,11 @@ fn room_for_any_lengths() {
             p.h = Some(matrices(Elem::BF16, needed - 1, 4, false));
         };
         let words = format!("at least {needed} is needed");
-        refused(short, &["axis capacity of `h`", &words, "N = 3", "T = 4000", &format!("h_every = {every}")]);
+        refused(short, &["axis capacity of `h`", &words, "N = 3", "T = 4100", &format!("h_every = {every}")]);
     }
     refused(
-        |p| p.gate = Gate::Decay(dense(Elem::F32, &[64, 4, 128])),
-        &["axis chunks of `decay`", "at least 65 is needed"],
+        |p| p.gate = Gate::Decay(dense(Elem::F32, &[66, 4, 128])),
+        &["axis chunks of `decay`", "at least 67 is needed"],
     );
     refused(
         |p| p.schedule = dense(Elem::U32, &[p.batch().schedule_words() - 1]),
@@ -164,7 +164,7 @@ fn room_for_any_lengths() {
     refused(|p| p.maps = Some(dense(Elem::U8, &[p.batch().map_bytes() - 1])), &["axis bytes of `maps`"]);
     refused(|p| p.maps = None, &["`maps` is absent", "bytes are needed, as long sequences are cut"]);
     // Nothing is cut: nothing is needed.
-    let mut whole = problem(3, 4000, 4, false);
+    let mut whole = problem(3, 4100, 4, false);
     whole.maps = None;
     assert!(validate(&whole).is_ok());
 }
@@ -216,9 +216,9 @@ fn layouts_that_do_not_fit() {
         Some("elements with addresses of their own")
     });
     // Steps that no tensor map describes.
-    assert_eq!(validate(&problem(3, 4000, 4, false)).map(|layout| layout.far), Ok(None));
-    for at in 0..each(&mut problem(3, 4000, 4, false)).len() {
-        let mut p = problem(3, 4000, 4, false);
+    assert_eq!(validate(&problem(3, 4100, 4, false)).map(|layout| layout.far), Ok(None));
+    for at in 0..each(&mut problem(3, 4100, 4, false)).len() {
+        let mut p = problem(3, 4100, 4, false);
         let (name, tensor) = each(&mut p).swap_remove(at);
         if tensor.shape().len() > 1 {
             *tensor = restrided(tensor, 0, 1 << 39);
@@ -239,7 +239,7 @@ fn scalars() {
     refused(|p| p.sequences = MOST_SEQUENCES + 1, &["`sequences` is 134217729; at most 134217728"]);
     // Without slots sequence 0 has state 0, whatever the null index.
     for (initial, last) in [(false, true), (true, false), (false, false)] {
-        let mut good = problem(3, 4000, 4, true);
+        let mut good = problem(3, 4100, 4, true);
         good.null = 0;
         good.initial_slots = good.initial_slots.filter(|_| initial);
         good.final_slots = good.final_slots.filter(|_| last);
@@ -248,7 +248,7 @@ fn scalars() {
     let crowd = |p: &mut Problem| *p = problem(1 << 20, 64, 1024, false);
     refused(crowd, &["N = 1048576 sequences with HV = 1024 heads", "at most 268435455 (sequence, head) pairs"]);
     let long = |p: &mut Problem| {
-        for (_, t) in each(p).into_iter().filter(|(_, t)| t.shape()[0] == 4000) {
+        for (_, t) in each(p).into_iter().filter(|(_, t)| t.shape()[0] == 4100) {
             *t = TensorArg::strided(t.ptr, u64::MAX, t.elem, &[MOST_ROWS + 1, 4, 128], t.strides()).unwrap();
         }
     };
@@ -268,28 +268,28 @@ fn what_needs_what() {
 
 #[test]
 fn gates() {
-    let scalar = |p: &mut Problem| p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 4]));
+    let scalar = |p: &mut Problem| p.gate = Gate::Scalar(dense(Elem::F32, &[4100, 4]));
     refused(scalar, &["`split` with a scalar gate", "`split` must be false"]);
     let grouped = |p: &mut Problem, heads: u64| {
-        *p = problem(3, 4000, 4, false);
-        p.gate = Gate::Scalar(dense(Elem::F32, &[4000, 4]));
-        p.kg = dense(Elem::BF16, &[4000, heads, 128]);
+        *p = problem(3, 4100, 4, false);
+        p.gate = Gate::Scalar(dense(Elem::F32, &[4100, 4]));
+        p.kg = dense(Elem::BF16, &[4100, heads, 128]);
     };
     for heads in [0, 3, 8] {
         refused(|p| grouped(p, heads), &[&format!("HV = 4 value heads over H = {heads}")]);
     }
     for heads in [1, 2, 4] {
-        let mut good = problem(3, 4000, 4, false);
+        let mut good = problem(3, 4100, 4, false);
         grouped(&mut good, heads);
         assert_eq!(validate(&good).map(|layout| layout.key_heads), Ok(heads));
-        good.gate = Gate::Scalar(strided(Elem::F32, &[4000, 4], &[13, 1]));
+        good.gate = Gate::Scalar(strided(Elem::F32, &[4100, 4], &[13, 1]));
         assert!(validate(&good).is_ok(), "rows of a scalar gate lie anywhere");
     }
     // A gate a key channel is in the keys.
-    refused(|p| p.kg = dense(Elem::BF16, &[4000, 2, 128]), &["axis HV of `kg`", "4 is needed (HV as in `w`"]);
+    refused(|p| p.kg = dense(Elem::BF16, &[4100, 2, 128]), &["axis HV of `kg`", "4 is needed (HV as in `w`"]);
     let columns = |p: &mut Problem| {
         grouped(p, 4);
-        p.gate = Gate::Scalar(restrided(&dense(Elem::F32, &[4000, 4]), 1, 2));
+        p.gate = Gate::Scalar(restrided(&dense(Elem::F32, &[4100, 4]), 1, 2));
     };
     refused(columns, &["`g`", "a stride of 1 elements along HV"]);
 }
@@ -297,7 +297,7 @@ fn gates() {
 #[test]
 fn memory_that_is_shared() {
     let written = ["h", "v_new", "final_state", "maps"];
-    let names: Vec<&str> = each(&mut problem(3, 4000, 4, true)).iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = each(&mut problem(3, 4100, 4, true)).iter().map(|(name, _)| *name).collect();
     for output in written {
         for other in names.iter().copied().filter(|other| *other != output) {
             let share = |p: &mut Problem| {
@@ -306,7 +306,7 @@ fn memory_that_is_shared() {
                 let (_, tensor) = each(p).into_iter().find(|(name, _)| *name == output).expect("the tensor");
                 tensor.ptr = ptr + 16 - tensor.bytes.next_multiple_of(16);
             };
-            let mut call = problem(3, 4000, 4, true);
+            let mut call = problem(3, 4100, 4, true);
             share(&mut call);
             let said = validate(&call).expect_err("a refusal").to_string();
             let words = format!("`{output}` at");
@@ -314,7 +314,7 @@ fn memory_that_is_shared() {
         }
     }
     // The very same pool is replaced in place; one that reaches into it is not.
-    let mut same = problem(3, 4000, 4, true);
+    let mut same = problem(3, 4100, 4, true);
     (same.final_state, same.final_slots) = (same.initial_state, same.initial_slots);
     assert!(validate(&same).is_ok());
     let moved = |p: &mut Problem| {
@@ -325,11 +325,11 @@ fn memory_that_is_shared() {
     };
     refused(moved, &["`final_state` at", "shares memory with `initial_state`", "or the very same tensor"]);
     // Columns of one tensor are apart.
-    let mut good = problem(3, 4000, 4, true);
-    let packed = strided(Elem::BF16, &[4000, 16, 128], &[2048, 128, 1]);
+    let mut good = problem(3, 4100, 4, true);
+    let packed = strided(Elem::BF16, &[4100, 16, 128], &[2048, 128, 1]);
     let part = |at: u64| {
         let (ptr, bytes) = (packed.ptr + 1024 * at, packed.bytes - 1024 * at);
-        TensorArg::strided(ptr, bytes, Elem::BF16, &[4000, 4, 128], &[2048, 128, 1]).unwrap()
+        TensorArg::strided(ptr, bytes, Elem::BF16, &[4100, 4, 128], &[2048, 128, 1]).unwrap()
     };
     (good.kg, good.w, good.u, good.v_new) = (part(0), part(1), part(2), Some(part(3)));
     assert!(validate(&good).is_ok(), "{:?}", validate(&good));
