@@ -295,13 +295,13 @@ pub mod delta_h_narrow {
                     #[unroll]
                     for part in 1..4 {
                         let slot = keys.wait();
-                        if const { part == 1 } {
-                            high.mma(slot.kg, rounded.t());
-                            high.mma(slot.kg, left_over.t());
-                        } else if const { part == 2 } {
+                        if const { part == 2 } {
                             low.mma(slot.kg, rounded.t());
                         } else {
                             high.mma(slot.kg, rounded.t());
+                        }
+                        if const { part == 1 } {
+                            high.mma(slot.kg, left_over.t());
                         }
                         wgmma::commit();
                         wgmma::wait::<1>();
