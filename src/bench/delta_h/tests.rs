@@ -61,7 +61,7 @@ fn every_call_of_the_lists_has_a_plan() {
             launches(&SERIAL, Shape::packed(fixed, 4)),
             launches(&KDA, Shape::packed(mixed, 4))
         ],
-        [3, 1, 3]
+        [3, 1, 1]
     );
     // Six sequences too short to be cut, if that is known.
     let eight = [(&KDA, fixed), (&KDA, mixed), (&OPEN, mixed)];
