@@ -187,7 +187,7 @@ fn two_streams_at_once() {
 }
 
 /// Many short sequences: a CTA goes from one to the next while its warps are still apart, and copies of the next one's first
-/// stages follow as soon as those are given back. All variants for Hopper give the same bits, and the right ones.
+/// stages follow as soon as those are given back. All variants for Hopper give the right results, and every launch the same bits.
 #[test]
 fn many_sequences() {
     let Some((executor, _guard)) = device() else { return };
@@ -199,6 +199,14 @@ fn many_sequences() {
         let slots = PoolForm::Slots;
         let switches = Switches { initial: slots, final_state: slots, dead: true, gate, ..Switches::plain(hv) };
         let case = Plan::of(&lengths, switches).draw(SEED);
+        let mut tallies = judge::Tallies::new();
+        judge::one_case(on(&executor), &case, 5, &mut tallies).expect("it runs");
+        assert!(!tallies.is_empty());
+        for (entry, tally) in &tallies {
+            for row in tally.rows(entry) {
+                assert!(row.passes(), "{row:?}");
+            }
+        }
         let expected = eager(on(&executor), &case);
         let fit = |v: &Variant| hopper(v) && v.scalar() == (gate == GateForm::Scalar);
         let variants: Vec<Variant> = Variant::all().filter(fit).collect();
@@ -208,14 +216,6 @@ fn many_sequences() {
             let options = Options { variant: Some(variant), pdl: turn % 2 == 1, ..Options::default() };
             let results = call.run(&options).expect("the call runs");
             assert_eq!(results.differing_bits(&expected), 0, "{count} sequences, {}", variant.desc().entry);
-        }
-        // The golden model takes most of the time.
-        if count < 1000 && gate == GateForm::Cumulative {
-            let mut tally = judge::Tally::default();
-            tally.judge(&expected, &judge::Expected::of(&case).expect("the golden model runs")).expect("a valid call");
-            for row in tally.rows("many sequences") {
-                assert!(row.passes(), "{row:?}");
-            }
         }
     }
 }

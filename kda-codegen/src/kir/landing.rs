@@ -143,10 +143,9 @@ impl Landing<'_> {
                     }
                     self.write = write;
                     *flight = entry;
-                    let mut end = flight.clone();
-                    self.trip(head, *condition, body, &mut end);
+                    self.region(head, flight);
                     self.asked(*condition, flight);
-                    flight.merge(&end);
+                    self.inside(body, &mut flight.clone());
                 }
                 Node::Return(_) | Node::Comment(_) => {}
             }
@@ -239,6 +238,7 @@ impl Landing<'_> {
             if waited.contains(load) {
                 continue;
             }
+            // Without one nothing behind the load uses it.
             let Some(witness) = flight.witness(*load) else { continue };
             waited.extend(&flight.behind[&witness]);
             if self.write {

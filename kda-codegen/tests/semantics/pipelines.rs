@@ -38,6 +38,16 @@ const Y_MAP: &str = "#[dims(64, 32)] y: TensorMapMut<f32, Shape<8, 32>, Swizzle<
 const X_ROWS: &str = "#[dims(64, 32)] x: TensorMap<f32, Shape<8, 32>>";
 const Y_ROWS: &str = "#[dims(64, 32)] y: TensorMapMut<f32, Shape<8, 32>>";
 
+/// Tiles by tensor map, one thread's.
+const LOAD: &str = "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, Swizzle<128>, S>() };
+        #[role(load)]
+        #[elect_one]
+        for i in 0..n {
+            let slot = ring.acquire();
+            slot.v.tma_load(x, [8 * i, 0]);
+            slot.commit();
+        }";
+
 impl Case {
     fn source(&self, stages: usize) -> String {
         self.source_for("sm_90a", stages)

@@ -1,20 +1,10 @@
 //! Loads from a stage that bulk copies fill land before the stage is given back: the arrival depends on them.
 
-use super::{Case, X, X_MAP, Y};
+use super::{Case, LOAD, X, X_MAP, Y};
 use std::collections::{BTreeMap, BTreeSet};
 
-const RING: &str = "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, Swizzle<128>, S>() };
-        #[role(load)]
-        #[elect_one]
-        for i in 0..n {
-            let slot = ring.acquire();
-            slot.v.tma_load(x, [8 * i, 0]);
-            slot.commit();
-        }
-        #[role(math)]";
-
 fn case(math: &str) -> Case {
-    let body = format!("{RING}\n{math}");
+    let body = format!("{LOAD}\n        #[role(math)]\n        {math}");
     Case { roles: "load = 0..1, math = 1..2", params: [X_MAP, Y], body: body.leak() }
 }
 

@@ -1,15 +1,7 @@
 //! Stages in which threads store what a bulk copy overwrites later: their stores are fenced ahead of the hand-over.
 
-use super::{Case, X, X_MAP, X_ROWS, Y, Y_MAP};
+use super::{Case, LOAD, X, X_MAP, X_ROWS, Y, Y_MAP};
 
-const LOAD: &str = "let ring = Pipeline::<load, math> { v: smem::<f32, Shape<8, 32>, Swizzle<128>, S>() };
-        #[role(load)]
-        #[elect_one]
-        for i in 0..n {
-            let slot = ring.acquire();
-            slot.v.tma_load(x, [8 * i, 0]);
-            slot.commit();
-        }";
 const ADD: &str = "for r in (warp - 1..8).step_by(3) {
                 slot.v[[r, lane]] = slot.v[[r, lane]] + 1.0;
                 y.at([8 * i + r, lane]).store(slot.v[[r, lane]]);
